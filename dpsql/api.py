@@ -370,7 +370,8 @@ def plan(
 ) -> duckdb.DuckDBPyRelation:
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost (``dp_plan``).
 
-    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it; independent may stand in
+    options.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
     dp_contributions.
@@ -803,6 +804,7 @@ def synthesize_tables(
     delta: float | None = None,
     units: int | None = None,
     seed: int | None = None,
+    independent: bool = False,
     options: Mapping[str, Any] | None = None,
     release: str | None = None,
 ) -> duckdb.DuckDBPyRelation:
@@ -829,6 +831,8 @@ def synthesize_tables(
         Number of synthetic units, rows of the first table; about as many as the source has, if left out.
     seed
         Seed of the drawing: the same rows again.
+    independent
+        A baseline: each table by itself, with as many rows a parent row as released, given to parents at random.
     options
         mechanism ('gaussian' or 'laplace'), accountant (of its calibration), fine (part of the loss of fine histograms), effort
         ('fast', 'balanced' or 'best'), as a struct.
@@ -836,7 +840,7 @@ def synthesize_tables(
         Name of the release; the columns' names, else 'default', if left out. The same name gives back what was bought.
     """
     return answered(con, "synthesize_tables", source=source, epsilon=epsilon, into_schema=into_schema, delta=delta, units=units,
-        seed=seed, options=options, release=release)
+        seed=seed, independent=independent, options=options, release=release)
 
 
 def sample(

@@ -127,12 +127,12 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
         source := source, rows := rows, seed := seed))::VARCHAR)));
 
 -- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. With
--- operation := 'synthesize_tables' the plan is of a table and all that are linked to it. A source with aggregates is planned as a
--- query; its bounds, groups, max_groups, ... may stand in options, as may per of dp_contributions. One row (of a query: one for
--- each release that it buys): measures (which tables), epsilon, whether the budget covers it (affordable), noise_scale, expected
--- errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds (estimated_stages: a MAP by stage)
--- and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions: the noise scale for other
--- max_contributions. Privacy status: free; no row is read. Gives one row.
+-- operation := 'synthesize_tables' the plan is of a table and all that are linked to it; independent may stand in options. A source
+-- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of dp_contributions.
+-- One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+-- (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds
+-- (estimated_stages: a MAP by stage) and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions:
+-- the noise scale for other max_contributions. Privacy status: free; no row is read. Gives one row.
 CREATE OR REPLACE MACRO dp_plan(source, method := NULL, epsilon := NULL, delta := NULL, columns := NULL, k := NULL,
     mechanism := NULL, rows := NULL, options := NULL, release := NULL, operation := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('plan',
@@ -261,13 +261,13 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- of the answer for each table: table_name, rows, parent, release. Privacy status: charged once per release. Gives table_name, rows
 -- BIGINT, parent, release; a row per table, parents first.
 CREATE OR REPLACE MACRO dp_synthesize_tables(source, epsilon := NULL, into_schema := NULL, delta := NULL, units := NULL,
-    seed := NULL, options := NULL, release := NULL) AS TABLE
+    seed := NULL, independent := false, options := NULL, release := NULL) AS TABLE
 FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_dpsql_load('synthesize_tables',
     system.main.to_json(system.main.struct_pack(
         __database := system.main.current_database(), __schema := system.main.current_schema(),
         __progress := system.main.getvariable('dpsql_progress')::VARCHAR,
         source := source, epsilon := epsilon, into_schema := into_schema, delta := delta, units := units, seed := seed,
-        options := options, release := release))::VARCHAR)));
+        independent := independent, options := options, release := release))::VARCHAR)));
 
 -- dp_sample: Draw other rows of a stored release. Of linked tables another database is drawn into a schema; rows are those of the
 -- first table. Privacy status: free: post-processing. Gives the columns of the source, in its types; of linked tables as

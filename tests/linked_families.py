@@ -50,10 +50,10 @@ def timed(found: LinkedTable, **more: Any) -> LinkedTable:
     return replace(found, columns=columns, domain=Domain((*found.domain.attributes, attribute)), order="day")
 
 
-def planned(tables: Sequence[LinkedTable]) -> LinkedPlan:
+def planned(tables: Sequence[LinkedTable], *, independent: bool = False) -> LinkedPlan:
     """Return the plan of all blocks of tables."""
     empty = LinkedPlan(tuple(tables), (), WEIGHT)
-    return LinkedPlan(tuple(tables), tuple(blocks(empty.shape)), WEIGHT)
+    return LinkedPlan(tuple(tables), tuple(blocks(empty.shape, independent=independent)), WEIGHT, independent)
 
 
 CHAIN = planned([table("a", None, 1, (2, 3)), table("b", 0, 3, (2, 2)), table("c", 1, 2, (3,))])
@@ -61,7 +61,8 @@ TWO = planned([table("a", None, 1, (3,), outside="drop", nullable=False), table(
 TREE = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), table("c", 0, 3, (2,)), table("d", 1, 3, (2,), groups=()), table("e", 3, 2, (2,), groups=())])
 ORDERED = planned([table("a", None, 1, (2,)), timed(table("b", 0, 4, (2, 3))), table("c", 1, 2, (2,))])
 DEEP = planned([table("a", None, 1, (2,)), table("b", 0, 2, (2,)), timed(table("c", 1, 3, (3,)), nullable=False, outside="other")])
-PLANS = {"chain": CHAIN, "two children": TWO, "tree": TREE, "ordered": ORDERED, "deep and ordered": DEEP}
+APART = planned([replace(found, groups=(1,)) for found in TREE.tables], independent=True)
+PLANS = {"chain": CHAIN, "two children": TWO, "tree": TREE, "ordered": ORDERED, "deep and ordered": DEEP, "independent": APART}
 
 
 @functools.cache
@@ -174,7 +175,9 @@ def by_hand(database: Made) -> list[IntArray]:
         families.append(family)
     weights: list[dict[int, int]] = [dict.fromkeys(codes[0], plan.weight)]
     for place, found in enumerate(plan.tables[1:], start=1):
-        weights.append({n: weights[found.parent or 0][up] // len(families[place][up]) for n, up in parents[place].items()})
+        above = weights[found.parent or 0]
+        among = {up: found.most if plan.independent else len(family) for up, family in families[place].items()}
+        weights.append({n: above[up] // among[up] for n, up in parents[place].items()})
     for place in range(len(plan.tables)):
         for child, found in enumerate(plan.tables):
             if found.parent == place:

@@ -93,7 +93,7 @@ class LinkedFigures:
 
     def deviation(self, measure: Measure) -> float:
         """Return the standard deviation of the noise on a number of units: it is a whole number of parts of a unit."""
-        weight = self.linked.weight
+        weight = self.linked.one(measure.block)
         return (figures.deviation_of(self.plan.mechanism, measure.scale * weight) or 0.0) / weight
 
     def deviation_of_table(self, measure: Measure) -> float:
@@ -106,18 +106,22 @@ class LinkedFigures:
 
     def mean_error(self, measure: Measure) -> float:
         """Return the mean absolute error that the noise puts on a number of units."""
-        weight = self.linked.weight
+        weight = self.linked.one(measure.block)
         return expected_absolute_error(self.plan.mechanism, measure.scale * weight) / weight
 
     def distance(self, measure: Measure) -> float | None:
         """Return the distance of the synthetic from the released table, as a share of units; None where it was not counted."""
         if measure.synthetic is None:
             return None
-        return min(float(np.abs(measure.synthetic - measure.released).sum()) / (2 * self.model.units), 1.0)
+        return min(float(np.abs(measure.synthetic - measure.released).sum()) / (2 * self.whole(measure)), 1.0)
+
+    def whole(self, measure: Measure) -> float:
+        """Return the number of all that a measure may count: units, or the rows of an independent table."""
+        return max(self.rows[measure.block.table], 1.0) if self.linked.independent else self.model.units
 
     def noise_distance(self, measure: Measure) -> float:
         """Return the distance that noise alone puts between the released table and the exact one, on average."""
-        return min(measure.released.size * self.mean_error(measure) / (2 * self.model.units), 1.0)
+        return min(measure.released.size * self.mean_error(measure) / (2 * self.whole(measure)), 1.0)
 
     def find(self, kind: Kind, left: tuple[int, int], right: tuple[int, int] | None = None) -> Measure | None:
         """Return a measured block, if it is one."""
@@ -189,10 +193,10 @@ def gather(context: Context, bought: Release, progress: Progress) -> LinkedFigur
     synthetic = {place: table * larger for place, table in zip(places, counts, strict=True)}
     measures = {}
     for place, (block, table) in enumerate(zip(linked.blocks, bought.statistics(context.cursor).blocks, strict=True)):
-        released = np.asarray(table, np.float64).reshape(linked.shapes[place]) / linked.weight
+        released = np.asarray(table, np.float64).reshape(linked.shapes[place]) / linked.one(block)
         drawn = synthetic.get(place)
         measures[block] = Measure(
-            block, released, float(plan.scales[place]) / linked.weight, drawn, block.whole(linked.shape, released),
+            block, released, float(plan.scales[place]) / linked.one(block), drawn, block.whole(linked.shape, released),
             None if drawn is None else block.whole(linked.shape, drawn), released.shape[0] if block.split(linked.shape) else 1,
         )
     return LinkedFigures(plan, linked, model, units, [float(number) * larger for number in rows], measures)

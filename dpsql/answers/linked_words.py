@@ -51,16 +51,19 @@ def columns(linked: LinkedPlan) -> list[str]:
 
 def scale(plan: Plan, linked: LinkedPlan) -> float | None:
     """Return the noise scale that most blocks have, in units; None where nothing is measured."""
-    times = Counter(plan.scales)
+    times = Counter(float(scale) / linked.one(block) for scale, block in zip(plan.scales, linked.blocks, strict=True))
     usual = max(times, key=lambda found: (times[found], found)) if times else None
-    return None if usual is None else float(usual) / linked.weight
+    return None if usual is None else float(usual)
 
 
 def expected_error(plan: Plan, linked: LinkedPlan, k: int) -> float | None:
     """Return the mean absolute error that noise alone puts on a number of units in blocks of k columns."""
     sizes = [len(shape) for shape in linked.shapes]
-    errors = {found: expected_absolute_error(plan.mechanism, found) / linked.weight for found in set(plan.scales)}
-    found = [errors[one] for one, size in zip(plan.scales, sizes, strict=True) if size == k]
+    errors = {found: expected_absolute_error(plan.mechanism, found) for found in set(plan.scales)}
+    found = [
+        errors[one] / linked.one(block)
+        for one, block, size in zip(plan.scales, linked.blocks, sizes, strict=True) if size == k
+    ]  # fmt: skip
     return None if not found else math.fsum(found) / len(found)
 
 
@@ -80,13 +83,13 @@ def bounding(linked: LinkedPlan) -> list[str]:
 def explanation(found: Release, linked: LinkedPlan) -> list[tuple[str, str]]:
     """Return what a release of linked tables is made of: what it is about, and the words."""
     plan, charge = found.plan, found.manifest["charge"]
-    scales = np.asarray(plan.scale_numbers) / linked.weight
+    scales = np.asarray(plan.scale_numbers) / np.asarray([linked.one(block) for block in linked.blocks])
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
     said = [("question", measures(linked))]
     said += [("rows", text) for text in bounding(linked)]
-    said.append(("values", "every row of a family of k weighs 1/k of its parent's row: each unit weighs at most 1 in every table"))
+    said.append(("values", linked.weighing))
     noisy = f"{scales.min():.4g}" + (f" to {scales.max():.4g}" if scales.max() > scales.min() else "")
-    said.append(("noise", f"{plan.mechanism} noise on every cell, of scale {noisy} units"))
+    said.append(("noise", f"{plan.mechanism} noise on every cell, of scale {noisy} {'rows' if linked.independent else 'units'}"))
     public = "public" if plan.public_total else "noisy: read from the tables of the first table"
     said.append(("values", f"the number of units is {public}"))
     said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))

@@ -69,7 +69,7 @@ def content(
         chain_holds=chain_holds,
         synthetic_rows=round(sum(found.rows)),
         notes=[str(note) for note in bought.manifest.get("notes", [])],
-        linked=LinkedTables(_overview(found), _about(found, bought), tables, links),
+        linked=LinkedTables(_overview(found), _about(found, bought), tables, links, linked.independent),
     )
 
 
@@ -105,7 +105,7 @@ def _measured(found: LinkedFigures) -> Listing:
     rows = _lines(found, list(found.measures.values()))
     note = (
         f"Noise is discrete {found.plan.mechanism.title()}, integer and independent, on every cell, on empty ones too; scales are "
-        "those of numbers of units. All of it was charged once, as one release."
+        f"those of numbers of {'rows' if found.linked.independent else 'units'}. All of it was charged once, as one release."
     )
     return Listing("Measurements", _ERRORS[:6], [row[:6] for row in rows], (1, 2, 3, 4, 5), note)
 
@@ -146,7 +146,8 @@ def _table(found: LinkedFigures, place: int) -> LinkedTable:
     own = [i for i in charted if i < len(table.domain.attributes)]
     pairs: dict[Clique, FloatArray] = {pair: counts for pair, counts in synthetic.items() if len(pair) == 2}
     missing = sum(one.synthetic is None for one in measures)
-    note = "Distances are shares of units in a wrong cell, in the mean over the tables of a line."
+    counted = "rows" if found.linked.independent else "units"
+    note = f"Distances are shares of {counted} in a wrong cell, in the mean over the tables of a line."
     if missing:
         note += f" {missing:,} tables were not compared with the synthetic rows."
     about = [] if measures else ["It has no declared columns: its keys and the number of its rows alone are in the copy."]

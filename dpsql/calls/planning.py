@@ -14,6 +14,7 @@ from dpsql.calls.declaration import (
     Call,
     anything,
     argument,
+    flag,
     one_of,
     optional,
     some_columns,
@@ -34,6 +35,8 @@ OPERATIONS = ("synthesize", "synthesize_tables", "marginals", "contributions", "
 _OTHERS = {"synthesize": ("k",), "marginals": ("method", "options"), "contributions": ("columns", "k", "method", "options"),
            "discover": ("k", "method", "options"), "synthesize_tables": ("columns", "k", "method")}
 """Arguments of dp_plan that a call does not have."""
+_IN_OPTIONS = {"contributions": ("per",), "synthesize_tables": ("independent",)}
+"""Arguments of calls that the options of dp_plan may hold."""
 QUERY_OPTIONS = ("groups", "max_groups", "max_rows_per_group", "max_rows", "min_units", "bounds")
 """Arguments of dp_query that the options of dp_plan may hold."""
 MOST_ROWS = 10**12
@@ -44,7 +47,7 @@ MOST_ROWS = 10**12
 class PlanCall(Call):
     """Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost.
 
-    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it.
+    With operation := 'synthesize_tables' the plan is of a table and all that are linked to it; independent may stand in options.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
     dp_contributions.
@@ -98,14 +101,15 @@ class PlanCall(Call):
             mechanism=mechanism, options=options, **own,
         )
 
-    def _with_mechanism(self) -> dict[str, Any]:
-        """Return the options with the mechanism, which may be said in either place."""
+    def _with_mechanism(self, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the options, by default all that are given, with the mechanism, which may be said in either place."""
+        options = dict(self.options) if options is None else options
         if self.mechanism is None:
-            return dict(self.options)
-        other = self.options.get("mechanism", self.mechanism)
+            return options
+        other = options.get("mechanism", self.mechanism)
         if other != self.mechanism:
             raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
-        return {**self.options, "mechanism": self.mechanism}
+        return {**options, "mechanism": self.mechanism}
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | SynthesizeTablesCall | DiscoverCall:
         """Return the call that is planned.
@@ -120,7 +124,8 @@ class PlanCall(Call):
             raise ArgumentError("operation", operation, "the source is no aggregate query")
         shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
         options = dict(self.options)
-        per = {"per": options.pop("per")} if operation == "contributions" and "per" in options else {}
+        names = _IN_OPTIONS.get(operation, ())
+        extra = {name: options.pop(name) for name in names if name in options}
         given = {"columns": self.columns, "k": self.k, "method": self.method, "options": options or None}
         for name in _OTHERS[operation]:
             if given[name] is not None:
@@ -133,9 +138,10 @@ class PlanCall(Call):
                 raise ArgumentError("mechanism", self.mechanism, "a list of values is bought with 'laplace' noise; leave it out")
             return DiscoverCall(**shared, column=self.columns[0])
         if operation == "contributions":
-            return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian", **per)
+            return ContributionsCall(**shared, mechanism=self.mechanism or "gaussian", **extra)
         if operation == "marginals":
             return MarginalsCall(**shared, columns=self.columns, k=self.k, mechanism=self.mechanism or "gaussian")
         if operation == "synthesize_tables":
-            return SynthesizeTablesCall(**shared, options=self._with_mechanism())
+            independent = flag(extra, "independent")
+            return SynthesizeTablesCall(**shared, independent=independent, options=self._with_mechanism(options))
         return SynthesizeCall(**shared, columns=self.columns, method=self.method, options=self._with_mechanism())

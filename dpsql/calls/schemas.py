@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpsql.accounting import CALIBRATIONS, MECHANISMS
 from dpsql.calls import arguments
 from dpsql.calls.buying import BuyingCall
-from dpsql.calls.declaration import CHARGED, REQUIRED, argument, optional, some_delta, some_epsilon, some_options, whole
+from dpsql.calls.declaration import CHARGED, REQUIRED, argument, flag, optional, some_delta, some_epsilon, some_options, whole
 from dpsql.calls.stored import MAX_ROWS, MAX_SEED
 from dpsql.calls.words import DELTA, EPSILON, INTO_SCHEMA, RELEASE, SEED, UNITS
 from dpsql.errors import ArgumentError
@@ -42,6 +43,12 @@ class SynthesizeTablesCall(BuyingCall):
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     units: int | None = argument(whole(1, MAX_ROWS), UNITS, python="int | None")
     seed: int | None = argument(whole(0, MAX_SEED), SEED, python="int | None")
+    independent: bool = argument(
+        flag,
+        "A baseline: each table by itself, with as many rows a parent row as released, given to parents at random.",
+        default=False,
+        python="bool",
+    )
     options: dict[str, Any] = argument(
         some_options,
         "mechanism ('gaussian' or 'laplace'), accountant (of its calibration), fine (part of the loss of fine histograms), effort "
@@ -61,7 +68,7 @@ class SynthesizeTablesCall(BuyingCall):
         return self.units
 
     def canonical(self) -> dict[str, Any]:
-        """Return noise, effort and cost.
+        """Return noise, effort, cost, and whether tables are independent.
 
         Raises
         ------
@@ -79,4 +86,8 @@ class SynthesizeTablesCall(BuyingCall):
             arguments.choice(options, "accountant", CALIBRATIONS[options["mechanism"]])
         shared = self._shared()
         del shared["columns"]
-        return {**shared, "options": options}
+        return {**shared, "options": options, "independent": self.independent}
+
+    def completed(self, bought: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a purchase; an older dpsql made no independent tables."""
+        return {"independent": False, **super().completed(bought)}

@@ -24,6 +24,12 @@ are the disjoint families of the unit's rows in the parent table.
 - ``first``: a parent's row of weight w adds w to one cell, or nothing. ``next``, ``gap``: of k' >= 2 rows each but the last adds
   floor(w / (k' - 1)) to one cell: at most w. The parent's rows of a unit add up to at most W.
 
+Lemma for independent tables (`LinkedPlan.independent`): a row of a parent's row of weight w weighs floor(w / m) instead, m the
+most rows that a parent's row may have (``max_rows``, which is public), and there are blocks ``one`` and ``pair`` alone. The claim
+holds as it stands: of a parent's row k <= m rows are kept, so they have k floor(w / m) <= w together, and each adds its weight to
+one cell. All rows of a table then weigh the same, floor(W / product of the m on the way): a block is a table of counts of rows.
+The blocks of all tables are one composition of mechanisms of sensitivity W, whose scales are those that were charged for.
+
 The order of a family's rows is that of the values of a column, and of equal values that of all codes of the row, the numbers of its
 children among them. Rows that are equal in both may stand either way: the tables are the same. So it is a function of the unit's
 rows alone, and not of where they stand in the table. Rows without a value stand in no order, and are not among the k'.
@@ -315,10 +321,12 @@ def families(plan: LinkedPlan, place: int, rows: Sequence[tuple[int, IntArray]])
 
 
 def weighted(plan: LinkedPlan, rows: Sequence[tuple[int, IntArray]]) -> list[IntArray]:
-    """Return the weight of every row of each table; ``rows`` as in `families`."""
+    """Return the weight of every row of each table; ``rows`` as in `families`, which refuses families that are too large."""
     found = [np.full(rows[0][0], plan.weight, np.int64)]
     for place, table in enumerate(plan.tables[1:], start=1):
-        found.append(shared(found[table.parent or 0], families(plan, place, rows))[rows[place][1]])
+        among = families(plan, place, rows)
+        among = np.full_like(among, table.most) if plan.independent else among
+        found.append(shared(found[table.parent or 0], among)[rows[place][1]])
     return found
 
 

@@ -57,8 +57,14 @@ def released(plan: Plan, secret: Mapping[int, IntArray], *, exact: bool) -> Refi
 
 
 def _cell_noise(plan: Plan) -> float:
-    """Return the noise scale of a cell of the tables, the largest: public. Where none is known beforehand, of the levels."""
+    """Return the noise scale of a cell of the tables, the largest: public. Where none is known beforehand, of the levels.
+
+    Of linked tables that of tables of two columns: those of one column have noise of their own, which says nothing of pairs.
+    """
     scales = plan.scales or tuple(scale for column in plan.fine for scale in column.scales)
+    if plan.linked is not None:
+        blocks = zip(plan.scales, plan.linked.blocks, strict=True)
+        scales = tuple(scale for scale, block in blocks if block.right is not None) or scales
     return float(max(scales))
 
 

@@ -137,12 +137,16 @@ class Link:
 
 @dataclass(frozen=True)
 class LinkedTables:
-    """What the page says of a release of linked tables, parents first; ``listing``: the tables, and rows of the synthetic ones."""
+    """What the page says of a release of linked tables, parents first; ``listing``: the tables, and rows of the synthetic ones.
+
+    ``independent``: they were measured each by itself, in numbers of rows.
+    """
 
     listing: Listing
     about: Sequence[str]
     tables: Sequence[LinkedTable]
     links: Sequence[Link]
+    independent: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,16 @@ _WEIGHTS = (
     "parent's row. This is how they were measured: the noise does not grow with the rows that a unit has."
 )
 
+_ROWS = (
+    "Counts are numbers of rows: each table was measured by itself, and its rows are given to parents at random. The noise grows "
+    "with the rows that links allow a unit."
+)
+
 
 def sections(of: LinkedTables) -> list[tuple[str, str, str]]:
     """Return the sections as (key, title, HTML), the overview first."""
-    found = [("database", "The synthetic database", paragraphs(*of.about) + parts.listing(of.listing) + paragraphs(_WEIGHTS))]
+    counts = _ROWS if of.independent else _WEIGHTS
+    found = [("database", "The synthetic database", paragraphs(*of.about) + parts.listing(of.listing) + paragraphs(counts))]
     found += [(f"table-{number}", f"Table {table.name}", _table(table)) for number, table in enumerate(of.tables, 1)]
     return [*found, ("links", "How the tables are linked", "".join(map(_link, of.links)))]
 

@@ -168,11 +168,14 @@ class LinkedPlan:
         What is measured, in the order of the released integers.
     weight : int
         W: what a unit adds to a block, at most. A released integer over W is a number of units.
+    independent : bool
+        Whether each table is measured by itself alone. Then every row of a table weighs the same (`one`).
     """
 
     tables: tuple[LinkedTable, ...]
     blocks: tuple[Block, ...]
     weight: int
+    independent: bool = False
 
     @cached_property
     def domain(self) -> Domain:
@@ -183,8 +186,23 @@ class LinkedPlan:
         """Return the place of a column of a table in `domain`."""
         return sum(len(other.domain.attributes) for other in self.tables[:table]) + column
 
+    def one(self, block: Block) -> int:
+        """Return what a released integer of a block is divided by: then it is a number of units, of independent tables of rows."""
+        return self.weight // self.most_rows(block.table) if self.independent else self.weight
+
+    @property
+    def weighing(self) -> str:
+        """What rows weigh, in words."""
+        each = "a unit's weight over the rows that links allow it" if self.independent else "1/k of its parent's row"
+        of = "table" if self.independent else "family of k"
+        return f"every row of a {of} weighs {each}: each unit weighs at most 1 in every table"
+
+    def most_rows(self, table: int) -> int:
+        """Return how many rows of a table a unit may have."""
+        return math.prod(self.tables[place].most for place in (table, *self.ancestors(table)))
+
     def with_domain(self, domain: Domain) -> LinkedPlan:
-        """Return the plan with other attributes, in the places of `domain`; as many codes each."""
+        """Return the plan with other attributes, in the places of `domain`: those whose bins are cut have fewer codes, perhaps."""
         left = iter(domain.attributes)
         tables = (replace(table, domain=Domain(tuple(next(left) for _ in table.domain.attributes))) for table in self.tables)
         return replace(self, tables=tuple(tables))
@@ -200,6 +218,7 @@ class LinkedPlan:
         _require(len(groups) == len(self.tables))
         for table, starts in zip(self.tables, groups, strict=True):
             _require(len(starts) <= GROUPS and all(_whole(start) for start in starts) and (len(starts) > 0 or bool(table.parent)))
+            _require(not self.independent or len(starts) == 1)
             _require(not starts or (starts[0] == 1 and list(starts) == sorted({*starts}) and starts[-1] <= table.most))
         tables = (replace(table, groups=tuple(starts)) for table, starts in zip(self.tables, groups, strict=True))
         return replace(self, tables=tuple(tables))
@@ -208,7 +227,7 @@ class LinkedPlan:
     def most_cells(self) -> int:
         """Cells of all blocks, where each table has as many groups as there may be."""
         split = ("pair", "across", "sibling")
-        times = (GROUPS if block.kind in split and block.table > 0 else 1 for block in self.blocks)
+        times = (GROUPS if block.kind in split and block.table > 0 and not self.independent else 1 for block in self.blocks)
         return sum(length * most for length, most in zip(self.lengths, times, strict=True))
 
     def fan_outs(self) -> list[int]:
@@ -239,7 +258,8 @@ class LinkedPlan:
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back."""
         blocks = [[b.kind, list(b.left), None if b.right is None else list(b.right)] for b in self.blocks]
-        return {"weight": self.weight, "tables": [table.to_json() for table in self.tables], "blocks": blocks}
+        found = {"weight": self.weight, "tables": [table.to_json() for table in self.tables], "blocks": blocks}
+        return {**found, "independent": True} if self.independent else found
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> LinkedPlan:
@@ -250,14 +270,16 @@ class LinkedPlan:
         ValueError, TypeError, KeyError, IndexError, DpsqlError
             It is not a plan of linked tables.
         """
-        _require(isinstance(item, dict) and set(item) == {"weight", "tables", "blocks"})
+        _require(isinstance(item, dict) and set(item) - {"independent"} == {"weight", "tables", "blocks"})
+        _require(item.get("independent", True) is True)
         _require(isinstance(item["tables"], list) and 2 <= len(item["tables"]) <= MOST_TABLES)
         _require(isinstance(item["blocks"], list) and 1 <= len(item["blocks"]) <= MOST_BLOCKS)
         blocks = []
         for kind, left, right in item["blocks"]:
             _require(all(place is None or (isinstance(place, list) and len(place) == 2) for place in (left, right)))
             blocks.append(Block(kind, tuple(left), None if right is None else tuple(right)))
-        found = cls(tuple(LinkedTable.from_json(table) for table in item["tables"]), tuple(blocks), item["weight"])
+        tables = tuple(LinkedTable.from_json(table) for table in item["tables"])
+        found = cls(tables, tuple(blocks), item["weight"], "independent" in item)
         found.check()
         return found
 
@@ -275,6 +297,8 @@ class LinkedPlan:
         _require(len(set(names)) == len(names))
         for block in self.blocks:
             self._check_block(block)
+            _require(not self.independent or (block.kind in ("one", "pair") and self.one(block) >= 1))
+        _require(not self.independent or all(table.order is None for table in self.tables))
 
     def _check_table(self, place: int, table: LinkedTable) -> None:
         texts = (table.source, table.name, *table.keys, *(column.name for column in table.columns))
@@ -378,8 +402,10 @@ class LinkedPlan:
         return [place for place, other in enumerate(self.tables) if other.parent == table]
 
 
-def least_share(tables: tuple[LinkedTable, ...]) -> int:
+def least_share(tables: tuple[LinkedTable, ...], *, pairs: bool = True) -> int:
     """Return the number that a unit's weight is divided by where its families are as large as they may be.
+
+    ``pairs``: whether pairs of rows of one parent row are counted.
 
     Examples
     --------
@@ -391,7 +417,7 @@ def least_share(tables: tuple[LinkedTable, ...]) -> int:
         above = 1
         place: LinkedTable = table
         while place.parent is not None:
-            above *= place.most if place is not table else max(place.most * (place.most - 1), 1)
+            above *= max(place.most * (place.most - 1), 1) if pairs and place is table else place.most
             place = tables[place.parent]
         found = max(found, above)
     return found

@@ -81,14 +81,20 @@ def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     linked, plan = plan_of(bought), bought.plan
     statistics = bought.statistics(cursor)
     values = [
-        np.asarray(block, np.float64).reshape(shape) / linked.weight
-        for block, shape in zip(statistics.blocks, linked.shapes, strict=True)
+        np.asarray(table, np.float64).reshape(shape) / linked.one(block)
+        for table, shape, block in zip(statistics.blocks, linked.shapes, linked.blocks, strict=True)
     ]
     values = emptied(cursor, linked, values)
-    deviations = [standard_deviation(plan.mechanism, scale) / linked.weight for scale in plan.scales]
+    deviations = [
+        standard_deviation(plan.mechanism, scale) / linked.one(block)
+        for scale, block in zip(plan.scales, linked.blocks, strict=True)
+    ]
     total = statistics.total
     units = units_of(linked, values, deviations) if total is None else float(total)
     units, effort = max(units, 1.0), str(plan.options.get("effort", nested_classes.USUAL))
+    if linked.independent:
+        lone = nested_classes.fit_apart(linked.shape, linked.blocks, values, deviations, effort, _seed(bought.identifier))
+        return Model(lone, round(units))
     shares, noise = [block / units for block in values], [deviation / units for deviation in deviations]
     fitted = nested_classes.fit(linked.shape, linked.blocks, shares, noise, units, effort, _seed(bought.identifier))
     scales = {
@@ -106,9 +112,7 @@ def units_of(linked: LinkedPlan, values: list[FloatArray], deviations: list[floa
     root = [place for place, block in enumerate(linked.blocks) if block.left[0] == 0 and block.kind in ("one", "pair")]
     if not root:
         raise ReleaseError("the release holds no table of its units; restore it from a backup")
-    weights = np.asarray([1.0 / (values[place].size * deviations[place] ** 2 + 1e-12) for place in root])
-    sums = np.asarray([values[place].sum() for place in root])
-    return float((weights * sums).sum() / weights.sum())
+    return nested_classes.total([values[place] for place in root], [deviations[place] for place in root])
 
 
 def _seed(identifier_: str) -> int:

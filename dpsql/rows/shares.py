@@ -32,7 +32,7 @@ def counts(linked: LinkedPlan, blocks: Sequence[Block], parts: Iterable[Sequence
     Returns
     -------
     list of float arrays
-        Of the blocks' shapes. Every unit adds 1 to a block at most.
+        Of the blocks' shapes. Every unit adds 1 to a block at most; of independent tables every row adds 1.
     """
     found = [np.zeros(block.shape(linked.shape)) for block in blocks]
     for drawn in parts:
@@ -56,7 +56,8 @@ class _Part:
             self._children.append(np.bincount(parent, minlength=len(drawn[above].codes)))
             own = self._shape.tables[t]
             self._groups.append(own.group_of(self._children[t]) if own.groups else self._groups[above][drawn[above].parent])
-            self._weights.append((self._weights[above] / np.maximum(self._children[t], 1))[parent])
+            among = np.ones(1) if linked.independent else np.maximum(self._children[t], 1)
+            self._weights.append((self._weights[above] / among)[parent])
         self._lines: Mapping[int, tuple[IntArray, IntArray, IntArray, IntArray]] = {
             t: self._line(t) for t, rows in enumerate(drawn) if rows.order is not None
         }

@@ -111,7 +111,7 @@ def database(unit: str | None, orphans: str, neighbors: str, mechanism: str) -> 
     return con
 
 
-def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism: str, patch: Any, before: Reading | None = None) -> Any:
+def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism: str, patch: Any, before: Reading | None = None, *, independent: bool = False) -> Any:
     """Return what was counted for a release of a database of these rows, its charge (rho, epsilon) and its public total."""
     con = database(unit, orphans, neighbors, mechanism)
     for name, listed in rows.items():
@@ -122,7 +122,7 @@ def bought(rows: Rows, unit: str | None, orphans: str, neighbors: str, mechanism
     charges = "FROM dpsql.ledger WHERE action = 'charge'"
     name = f"r{con.execute(f'SELECT count(*) {charges}').fetchall()[0][0]}"
     options = {"effort": "fast", "mechanism": mechanism}
-    call = SynthesizeTablesCall(source="patients", epsilon=20.0, into_schema="s", options=options, release=name)
+    call = SynthesizeTablesCall(source="patients", epsilon=20.0, into_schema="s", options=options, release=name, independent=independent)
     with watched(patch, before) as found, open_context(instance_of(con), "memory", "main") as context, Progress("test", show=False) as progress:
         release = buying.buy(context, call, progress)
     rho, epsilon = con.execute(f"SELECT rho, epsilon {charges} ORDER BY entry DESC LIMIT 1").fetchall()[0]
@@ -168,9 +168,19 @@ def test_a_unit_in_the_place_of_another_loses_at_most_what_was_charged(unit, mec
     assert total == again and (total is not None) == (unit is None), "a key that may be NULL leaves the number of units private"
 
 
-def test_a_forgotten_weight_costs_more_than_was_charged(monkeypatch):
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_independent_tables_lose_at_most_what_was_charged(mechanism, monkeypatch):
+    rows = random_rows(1, nullable=True)
+    whole, charged, _ = bought(rows, "id", "drop", "add_remove", mechanism, monkeypatch, independent=True)
+    for one in (10, 11):
+        rest, price, _ = bought(without(rows, one, "id", "drop"), "id", "drop", "add_remove", mechanism, monkeypatch, whole, independent=True)
+        assert price == charged and 0 < loss(whole, rest) <= charged * (1 + 1e-9), one
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_a_forgotten_weight_costs_more_than_was_charged(monkeypatch, independent):
     monkeypatch.setattr(families, "shared", lambda weights, among: weights)
     rows = random_rows(0, nullable=True)
-    whole, charged, _ = bought(rows, "id", "drop", "add_remove", "gaussian", monkeypatch)
-    rest, _, _ = bought(without(rows, 10, "id", "drop"), "id", "drop", "add_remove", "gaussian", monkeypatch, whole)
+    whole, charged, _ = bought(rows, "id", "drop", "add_remove", "gaussian", monkeypatch, independent=independent)
+    rest, _, _ = bought(without(rows, 10, "id", "drop"), "id", "drop", "add_remove", "gaussian", monkeypatch, whole, independent=independent)
     assert loss(whole, rest) > charged

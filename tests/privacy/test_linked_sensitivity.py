@@ -64,9 +64,17 @@ def test_a_row_that_moves_to_another_parent_changes_the_two_units_alone() -> Non
         assert np.abs(one - after).sum() <= 4 * WEIGHT
 
 
-def _caught() -> bool:
+def test_rows_of_independent_tables_weigh_the_same() -> None:
+    plan = PLANS["independent"]
+    database = made(plan, 2, heavy=False)
+    for block, found in zip(plan.blocks, database.counted(), strict=True):
+        rows, left = np.divmod(found, plan.one(block))
+        assert plan.one(block) * plan.most_rows(block.table) == WEIGHT and not left.any() and rows.sum() <= len(database.rows[block.table])
+
+
+def _caught(*plans: LinkedPlan) -> bool:
     """Return whether the neighbours of some databases show a fault, or the counting refuses it."""
-    for plan in (PLANS["ordered"], TREE):
+    for plan in plans or (PLANS["ordered"], TREE):
         for seed in range(4):
             try:
                 if max(changes(made(plan, seed))) > WEIGHT:
@@ -79,6 +87,13 @@ def _caught() -> bool:
 def test_a_forgotten_division_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(families, "shared", lambda weights, among: weights)
     assert _caught()
+    assert _caught(PLANS["independent"])
+
+
+def test_independent_rows_that_weigh_as_if_max_rows_were_one_less_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = families.shared
+    monkeypatch.setattr(families, "shared", lambda weights, among: once(weights, np.maximum(among - 1, 1)))
+    assert _caught(PLANS["independent"])
 
 
 def test_siblings_that_count_twice_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ def test_noise_is_of_parts_of_a_unit(mechanism, deviation, error, scale):
     """Whole numbers with a scale of an eighth would be 0 almost always."""
     cell = np.ones(1)
     measure = Measure(Block("one", (0, 0)), cell, scale, None, cell, None, 1)
-    found = LinkedFigures(SimpleNamespace(mechanism=mechanism), SimpleNamespace(weight=1 << 20), None, 1, [], {})
+    found = LinkedFigures(SimpleNamespace(mechanism=mechanism), SimpleNamespace(one=lambda _: 1 << 20), None, 1, [], {})
     assert found.deviation(measure) == pytest.approx(deviation * scale, rel=1e-4)
     assert found.mean_error(measure) == pytest.approx(error * scale, rel=1e-4)
     assert found.half_width(measure) == pytest.approx((1.96 if mechanism == "gaussian" else math.log(20)) * scale, rel=1e-3)

@@ -354,3 +354,56 @@ def test_an_exported_release_is_drawn_where_there_are_no_tables(clinic: duckdb.D
         con.execute(f"FROM dp_import('{tmp_path / 'out.parquet'}')")
         con.execute(f"FROM dp_sample('{release}', into_schema := 'synth')")
         assert contents(con, "synth") == contents(clinic, "synth")
+
+
+def test_independent_tables_are_one_charged_release_of_whole_tables(clinic: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    plan = "FROM dp_plan('patients', operation := 'synthesize_tables', epsilon := 1, options := {'independent': true, 'effort': 'fast'})"
+    measures, notes = clinic.execute(f"SELECT measures, notes {plan}").fetchall()[0]
+    assert "one-way" in measures and "above" not in measures and "parent" not in measures
+    assert any("given to parents at random" in note for note in notes) and any("scale in rows" in note for note in notes)
+    clinic.execute("CALL dp_link('visits', order_by := 'day')")
+    charges = "SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'"
+    before = one(clinic, charges)
+    bought = clinic.execute(f"{BUY[:-1]}, independent := true)").fetchall()
+    assert {row[0].split('"')[-2] for row in bought} == {"patients", "visits", "addresses", "procedures"}
+    assert one(clinic, charges) == before + 1
+    assert one(clinic, "SELECT count(*) FROM synth.visits ANTI JOIN synth.patients USING (patient_id)") == 0
+    assert one(clinic, "SELECT max(n) FROM (SELECT count(*) AS n FROM synth.visits GROUP BY patient_id)") <= 4
+    assert one(clinic, "SELECT count(*) FROM synth.visits WHERE low > high") == 0
+    with pytest.raises(duckdb.Error, match="bought with independent = True, the call says independent = False"):
+        clinic.execute(BUY)
+    release = bought[0][-1]
+    clinic.execute(f"FROM dp_sample('{release}', into_schema := 'again', seed := 1)")
+    said = [text for (text,) in clinic.execute(f"SELECT explanation FROM dp_explain('{release}')").fetchall()]
+    assert any("every row of a table weighs a unit's weight over the rows that links allow it" in text for text in said)
+    path = tmp_path / "page.html"
+    clinic.execute(f"FROM dp_report('{release}', path := '{path}')")
+    assert "Counts are numbers of rows" in path.read_text()
+
+
+def test_bins_are_as_many_as_released_rows_can_bear_and_none_is_in_a_tail_of_noise() -> None:
+    """Parting bins up to a fixed number put some where no row is: noise there was rows of a hundred times the usual value."""
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE people (id INTEGER PRIMARY KEY); INSERT INTO people SELECT i FROM range(3000) t(i)")
+        con.execute("CREATE TABLE bills (id INTEGER, cost DECIMAL(10, 2))")
+        con.execute("INSERT INTO bills SELECT i % 3000, 20 + hash(i) % 30000 / 100 FROM range(6000) t(i)")
+        dpsql.load(con, user="tester", progress=False)
+        con.execute("CALL dp_protect('people', epsilon := 20, delta := 1e-9, privacy_unit := 'id', max_contributions := 1)")
+        con.execute("CALL dp_link('bills', 'id', parent := 'people', max_rows := 4)")
+        con.execute("CALL dp_declare('bills', 'cost', lower := 0, upper := 1000000)")
+        call = SynthesizeTablesCall(source="people", epsilon=1.0, into_schema="s", options={"effort": "fast"})
+        with open_context(instance_of(con), "memory", "main") as context, Progress("test", show=False) as progress:
+            edges = buying.buy(context, call, progress).plan.linked.domain.attributes[0].edges
+        assert 3 <= len(edges) <= 25 and float(edges[-2]) < 1000, edges
+        con.execute(f"FROM dp_synthesize_tables('people', epsilon := 1, into_schema := 's', {FAST})")
+        raw, synthetic = (float(one(con, f"SELECT avg(cost) FROM {schema}.bills")) for schema in ("main", "s"))
+        assert abs(synthetic / raw - 1) < 0.25
+        assert one(con, "SELECT avg((cost > 1000)::INTEGER) FROM s.bills") < 0.002
+
+
+def test_rows_stand_in_order_where_the_noise_leaves_one_bin(clinic: duckdb.DuckDBPyConnection) -> None:
+    clinic.execute("CALL dp_declare('visits', 'day', lower := '2020-01-01', upper := '2020-12-31')")
+    clinic.execute("CALL dp_link('visits', order_by := 'day')")
+    clinic.execute(f"FROM dp_synthesize_tables('patients', epsilon := 0.05, into_schema := 'noisy', {FAST})")
+    later = "lag(day) OVER (PARTITION BY patient_id ORDER BY rowid ASC) > day"
+    assert one(clinic, f"SELECT coalesce(max((x)::INTEGER), 0) FROM (SELECT {later} AS x FROM noisy.visits)") == 0

@@ -11,7 +11,19 @@ from linked_samples import BELOW, DEEP, HOMES, MANY, counted, independent_rows, 
 from pairwise import WHOLE, in_turn
 
 from dpsql.errors import ArgumentError
-from dpsql.methods.nested_classes import Block, NestedClasses, Shape, TableShape, blocks, expected, fit, shares, unfolded
+from dpsql.methods.nested_classes import (
+    Block,
+    NestedClasses,
+    Shape,
+    TableShape,
+    blocks,
+    expected,
+    fit,
+    fit_apart,
+    shares,
+    total,
+    unfolded,
+)
 from dpsql.methods.nested_classes.descent import Descent, Pull
 from dpsql.methods.nested_classes.model import slices
 from dpsql.methods.nested_classes.targets import targets
@@ -191,3 +203,25 @@ def test_wrong_arguments() -> None:
         fit(HOMES, (block,), (), (0.1,), 10.0)
     with pytest.raises(ArgumentError, match="shape"):
         fit(HOMES, (block,), (np.ones(5),), (0.1,), 10.0)
+
+
+def test_tables_fitted_apart_keep_their_own_pairs_and_nothing_across() -> None:
+    shape = Shape((TableShape("a", None, (2, 2)), TableShape("b", 0, (2, 2), most=2)))
+    measured = blocks(shape, independent=True)
+    assert {block.kind for block in measured} == {"one", "pair"} and shares(shape, measured, independent=True).sum() == pytest.approx(1)
+    parts = shares(shape, measured, independent=True)
+    assert sum(part for part, block in zip(parts, measured, strict=True) if block.table == 1) == pytest.approx(0.5)
+    above, below = np.zeros((2, 2, 3)), np.array([[300.0, 0.0], [100.0, 200.0]])
+    above[0, 0, 1], above[1, 1, 2], above[0, 1, 0] = 400.0, 100.0, 100.0
+    values = []
+    for block in measured:
+        whole, columns = (above, 3) if block.table == 0 else (below, 2)
+        kept = [block.left[1]] if block.right is None else [block.left[1], block.right[1]]
+        values.append(whole.sum(axis=tuple(set(range(columns)) - set(kept))))
+    model = fit_apart(shape, measured, values, [0.5] * len(measured))
+    assert total([values[-1]], [0.5]) == pytest.approx(600)
+    for block, value in zip(measured, values, strict=True):
+        table = expected(model, block)
+        assert np.abs(table / table.sum() - value / value.sum()).max() < 0.02, block
+    across = expected(model, Block("across", (0, 0), (1, 0)))
+    assert np.allclose(across, np.outer(across.sum(1), across.sum(0)) / across.sum(), atol=1e-6)

@@ -56,7 +56,8 @@ class Linked(Measurer):
         What a unit adds to a block is proved in `dpsql.measure.families`; a level of a fine histogram is such a block of one
         column, on cells that follow from what was released before it. Numbers of rows are blocks with scales of the plan as all
         others are: they are drawn once, before the others, whose cells are split by groups that follow from them. So all is one
-        adaptive composition of mechanisms whose scales were charged for.
+        adaptive composition of mechanisms whose scales were charged for. How many bins are cut follows from released histograms
+        too: a block has fewer cells then, which a unit still changes by at most W.
         """
         cursor, refinement = context.cursor, Refinement((), ())
         with snapshot(cursor):
@@ -65,7 +66,7 @@ class Linked(Measurer):
             if plan.fine:
                 with progress.stage("fine histograms"):
                     grids = {column.position: column_grid(plan, column) for column in plan.fine}
-                    refinement = released(plan, reading.fine(grids), exact=True)
+                    refinement = released(plan, reading.fine(grids), exact=False)
             with progress.stage("count"):
                 linked = _of(resolved(plan, refinement))
                 first = linked.fan_outs()
@@ -95,6 +96,8 @@ def _groups(
     Privacy: post-processing.
     """
     found: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
+    if linked.independent:
+        return tuple(found)
     two = [scale for scale, block in zip(plan.scales, linked.blocks, strict=True) if block.right is not None]
     deviation = standard_deviation(plan.mechanism, max(two or plan.scales)) / linked.weight
     spreads = [1.0] * len(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,19 +34,19 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """Plan and price a synthetic database, see `dpsql.kinds.planned.Planner`."""
     if not isinstance(call, SynthesizeTablesCall):
         raise ArgumentError("source", call.operation, "is no call for linked tables")
-    schema = schema_of(context, protected)
-    unweighted = LinkedPlan(schema.tables, (), 1)
-    blocks = tuple(nested_classes.blocks(unweighted.shape))
-    _check_size(LinkedPlan(schema.tables, blocks, 1))
+    schema = schema_of(context, protected, independent=call.independent)
+    unweighted = LinkedPlan(schema.tables, (), 1, call.independent)
+    blocks = tuple(nested_classes.blocks(unweighted.shape, independent=call.independent))
+    _check_size(replace(unweighted, blocks=blocks))
     mechanism = parameters["options"]["mechanism"]
     histograms, shares, part = _weights(unweighted, blocks, mechanism, parameters["options"]["fine"])
     count = len(blocks) + histograms.count
     in_units = _calibrated(protected, parameters, count, shares, 1)
     largest = MAXIMUM_SIGMA if mechanism == "gaussian" else MAXIMUM_LAPLACE_SCALE
     weight = weight_for(float(_SPARE * largest / max(in_units.scales)))
-    _check_weight(schema.tables, weight, parameters)
+    _check_weight(unweighted, weight, parameters)
     calibration = _calibrated(protected, parameters, count, shares, weight)
-    linked = LinkedPlan(schema.tables, blocks, weight)
+    linked = replace(unweighted, blocks=blocks, weight=weight)
     wanted = Plan(
         domain=Domain(()),
         cliques=(),
@@ -73,7 +74,7 @@ def _weights(
     if mechanism != "gaussian":
         histograms = fine.shallow(histograms, len(blocks))
         return histograms, None, histograms.count / (len(blocks) + histograms.count)
-    shares = [float(share) for share in nested_classes.shares(linked.shape, blocks)]
+    shares = [float(share) for share in nested_classes.shares(linked.shape, blocks, independent=linked.independent)]
     others = [share for share, block in zip(shares, blocks, strict=True) if block.right is not None]
     two_way = min(others) if others else min(shares)
     each = fine.level_weight(sum(shares) / two_way, histograms, option) * two_way
@@ -126,12 +127,13 @@ def _check_size(linked: LinkedPlan) -> None:
         )
 
 
-def _check_weight(tables: tuple[LinkedTable, ...], weight: int, parameters: Mapping[str, Any]) -> None:
-    if least_share(tables) > weight:
+def _check_weight(linked: LinkedPlan, weight: int, parameters: Mapping[str, Any]) -> None:
+    least = least_share(linked.tables, pairs=not linked.independent)
+    if least > weight:
         raise ArgumentError(
             "epsilon",
             parameters["epsilon"],
-            f"leaves a unit {weight:,} parts, and families of max_rows rows would need {least_share(tables):,}: ask for a larger "
+            f"leaves a unit {weight:,} parts, and families of max_rows rows would need {least:,}: ask for a larger "
             "epsilon, or link with a smaller max_rows",
         )
 
@@ -139,17 +141,19 @@ def _check_weight(tables: tuple[LinkedTable, ...], weight: int, parameters: Mapp
 def _notes(schema: Schema, linked: LinkedPlan, plan: Plan) -> list[str]:
     names = ", ".join(table.name for table in schema.tables[1:])
     said = [
-        f"a row of {schema.tables[0].name} is one unit; linked to it: {names}. Every row of a family of k weighs 1/k of its "
-        "parent's row, so every unit weighs one in each table",
+        f"a row of {schema.tables[0].name} is one unit; linked to it: {names}; {linked.weighing}",
         *schema.notes,
     ]
-    if any(table.most > 1 for table in linked.tables):
+    if linked.independent:
+        said.append("independent: each table by itself has the same part of the loss; rows are given to parents at random")
+    elif any(table.most > 1 for table in linked.tables):
         said.append(
             f"tables of rows are split by up to {nested_classes.GROUPS} groups of numbers of rows of one parent row, cut from the "
             "released numbers: a unit is in one cell of them together, as before"
         )
-    scales = sorted({float(scale) / linked.weight for scale in plan.scales})
-    said.append(f"noise scale in units: {scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if scales[-1] > scales[0] else ""))
-    if linked.weight < _FINE * least_share(schema.tables):
+    scales = sorted({float(scale) / linked.one(block) for scale, block in zip(plan.scales, linked.blocks, strict=True)})
+    of = "rows" if linked.independent else "units"
+    said.append(f"noise scale in {of}: {scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if scales[-1] > scales[0] else ""))
+    if not linked.independent and linked.weight < _FINE * least_share(schema.tables):
         said.append("shares of the largest families are rounded down by over 1 %: a smaller max_rows, or more epsilon, helps")
     return said

@@ -53,8 +53,8 @@ class Schema:
     notes: tuple[str, ...]
 
 
-def schema_of(context: Context, protected: ProtectedSource) -> Schema:
-    """Return the schema of a root and all tables that are linked to it.
+def schema_of(context: Context, protected: ProtectedSource, *, independent: bool = False) -> Schema:
+    """Return the schema of a root and all tables that are linked to it; ``independent``: of tables in no order.
 
     Raises
     ------
@@ -74,8 +74,7 @@ def schema_of(context: Context, protected: ProtectedSource) -> Schema:
             "dp_synthesize makes a single table",
         )
     places = (root, *(lineage.table for lineage in lineages))
-    builder = _Builder(context, protected, places, lineages)
-    return builder.schema()
+    return _Builder(context, protected, places, lineages, independent=independent).schema()
 
 
 def check_root(context: Context, protected: ProtectedSource) -> None:
@@ -120,9 +119,15 @@ class _Builder:
     """Puts the tables of a schema together, one after the other."""
 
     def __init__(
-        self, context: Context, protected: ProtectedSource, places: Sequence[TableId], lineages: Sequence[Lineage]
+        self,
+        context: Context,
+        protected: ProtectedSource,
+        places: Sequence[TableId],
+        lineages: Sequence[Lineage],
+        *,
+        independent: bool = False,
     ) -> None:
-        self._context, self._protected, self._places = context, protected, places
+        self._context, self._protected, self._places, self._independent = context, protected, places, independent
         self._hops: list[Hop | None] = [None, *(lineage.hops[0] for lineage in lineages)]
         self._left_out: list[str] = []
         self._notes: list[str] = []
@@ -252,6 +257,9 @@ class _Builder:
     def _order(self, table: TableId, hop: Hop, domain: Domain) -> str | None:
         """Return the column that rows of a parent's row are ordered by, where it has bins and there can be several rows."""
         if hop.order_by is None or self._most(table, hop) == 1:
+            return None
+        if self._independent:
+            self._notes.append(f"rows of {table.name} are written in no order: tables are independent")
             return None
         found = next((a for a in domain.attributes if fold(a.name) == fold(str(hop.order_by))), None)
         if found is None or not can_order(found):

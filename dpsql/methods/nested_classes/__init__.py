@@ -1,5 +1,6 @@
 """Nested latent classes: a model of linked tables, fitted to noisy tables of shares of units."""
 
+from dpsql.methods.nested_classes.apart import fit_apart, total
 from dpsql.methods.nested_classes.draw import Drawn, draw, draw_parts
 from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
 from dpsql.methods.nested_classes.lines import Ordering, Scale
@@ -39,10 +40,12 @@ __all__ = [
     "draw_parts",
     "expected",
     "fit",
+    "fit_apart",
     "folded",
     "ordered",
     "shares",
     "spread",
+    "total",
     "unfolded",
     "uniform",
 ]

@@ -297,8 +297,8 @@ def unfolded(cells: FloatArray) -> FloatArray:
     return found
 
 
-def blocks(shape: Shape) -> tuple[Block, ...]:
-    """Return what is measured: every block whose columns have two codes or more.
+def blocks(shape: Shape, *, independent: bool = False) -> tuple[Block, ...]:
+    """Return what is measured: every block whose columns have two codes or more; ``independent``: of each table by itself alone.
 
     Notes
     -----
@@ -312,6 +312,8 @@ def blocks(shape: Shape) -> tuple[Block, ...]:
     for t, own in enumerate(columns):
         found += [Block("one", column) for column in own]
         found += [Block("pair", left, right) for left, right in combinations(own, 2)]
+        if independent:
+            continue
         for ancestor in shape.path(t)[:-1]:
             found += [Block("across", left, right) for left in columns[ancestor] for right in own]
         if t and shape.tables[t].most > 1:
@@ -333,15 +335,22 @@ def _ordered(shape: Shape, t: int) -> list[Block]:
     ]
 
 
-def shares(shape: Shape, blocks: Sequence[Block]) -> FloatArray:
+def shares(shape: Shape, blocks: Sequence[Block], *, independent: bool = False) -> FloatArray:
     """Return the part of the privacy loss (rho) of each block: a rule of public sizes; sum 1.
 
     Notes
     -----
     As in `latent_class`: tables of one column together 1 / 11, a table of c cells ~ c^(2/3), so that the sum of their errors is
     smallest. Numbers of children have 1 / 7 for themselves, by the same rule: they say how many rows there are. All others the
-    same.
+    same. ``independent``: each table has the same part, and its own blocks share it by this rule.
     """
+    if independent:
+        whose = np.array([block.table for block in blocks])
+        apart: FloatArray = np.zeros(whose.size)
+        for table in set(whose.tolist()):
+            apart[whose == table] = shares(shape, [block for block in blocks if block.table == table])
+        apart /= apart.sum()
+        return apart
     one = np.array([block.right is None for block in blocks], bool)
     fan_out = np.array([block.kind == "one" and _counts_children(shape, block.left) for block in blocks], bool)
     found = np.where(one, [float(np.prod(block.shape(shape))) ** _ONE_WAY_POWER for block in blocks], 1.0)
