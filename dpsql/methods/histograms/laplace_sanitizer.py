@@ -30,8 +30,8 @@ class LaplaceSanitizer(HistogramMethod):
 
     Notes
     -----
-    Privacy: epsilon-DP under both relations; the noisy counts of a set are epsilon / sets. Where the number of rows is not public all
-    sets have one, which comes from the counts of all of them: then a set alone is not epsilon / sets.
+    Privacy: epsilon-DP under both relations; the noisy counts of a set are epsilon / sets. Where the number of rows is not public,
+    all sets have one, which comes from the counts of all of them: then a set alone is not epsilon / sets.
 
     References
     ----------
@@ -66,8 +66,8 @@ class PerturbedHistogram(LaplaceSanitizer):
 
     Notes
     -----
-    Privacy: epsilon-DP under both relations; the noisy counts of a set are epsilon / sets. Where the number of rows is not public all
-    sets have one, which comes from the counts of all of them: then a set alone is not epsilon / sets.
+    Privacy: epsilon-DP under both relations; the noisy counts of a set are epsilon / sets. Where the number of rows is not public,
+    all sets have one, which comes from the counts of all of them: then a set alone is not epsilon / sets.
 
     References
     ----------
