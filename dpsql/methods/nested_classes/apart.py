@@ -79,8 +79,8 @@ def total(values: Sequence[FloatArray], deviations: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> total([np.array([3.0, 5.0]), np.array([10.0])], [1.0, 1.0]), total([], [])
-    (9.333333333333334, 0.0)
+    >>> round(total([np.array([3.0, 5.0]), np.array([10.0])], [1.0, 1.0]), 3), total([], [])
+    (9.333, 0.0)
     """
     weights = np.asarray([1.0 / (value.size * deviation**2 + 1e-12) for value, deviation in zip(values, deviations, strict=True)])
     sums = np.asarray([value.sum() for value in values])
