@@ -107,7 +107,8 @@ def _parts(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, Quer
     mechanism = call.call.mechanism
     share = Fraction(repr(ROWS_SHARE[mechanism]))
     own, rest = (part_of(call.epsilon, part, source, mechanism) for part in (share, 1 - share))
-    histogram = RowsCall(call.source, epsilon=own, delta=call.delta, mechanism=mechanism, release=call.release)
+    delta = call.delta if mechanism == "gaussian" else None  # Laplace noise needs none, whatever the query spends it for
+    histogram = RowsCall(call.source, epsilon=own, delta=delta, mechanism=mechanism, release=call.release)
     return histogram, replace(_with(call, AUTO), epsilon=rest)
 
 
@@ -116,20 +117,26 @@ def _with(call: QueryPurchase, number: int | str | None) -> QueryPurchase:
 
 
 def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> QueryPurchase | None:
-    """Return the purchase as it was made before, at no smaller epsilon: the most accurate one.
+    """Return the purchase with a number of rows with which it was bought before, at no smaller epsilon: the most accurate one.
 
     Whatever was declared since: another number would be another release.
     """
-    least = 0.0 if call.epsilon is None else _parts(source, call)[1].epsilon or 0.0
-    unpriced = replace(call, epsilon=None)
+    least = None if call.epsilon is None else _parts(source, call)[1].epsilon
+    tried = set()
     for name, operation, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
-        if operation == "query" and isinstance(number, int) and parameters.get("epsilon", 0.0) >= least:
-            with suppress(DpsqlError):
-                made = _with(unpriced, number).filled(parameters)
-                asked = uses.asked(context, source, made)
-                if asked.hers and asked.release == name and not made.differing(parameters):
-                    return made
+        if operation != "query" or not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
+            continue
+        with suppress(DpsqlError):
+            made = _with(replace(call, epsilon=None), number).filled(parameters)
+            asked = uses.asked(context, source, made)
+            if asked.hers and asked.release == name and not made.differing(parameters):
+                return made
+        if call.release is None and number not in tried:  # of another name, or a question that holds this one
+            tried.add(number)
+            wanted = _with(replace(call, epsilon=least), number)
+            if held.known(context, source, wanted) is not None:
+                return wanted
     return None
 
 

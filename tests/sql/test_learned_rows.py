@@ -113,6 +113,25 @@ def test_a_name_is_given_to_the_query(con):
     assert [release.rsplit("-", 1)[0] for _, release, *_ in charges(con)] == ["t-contributions-mine_rows", "t-query-mine"]
 
 
+def test_what_answers_already_needs_no_histogram(con):
+    """Bought under a name, or with more aggregates, or as one of several grouping sets."""
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto', release := 'mine')").fetchall()
+    con.execute("FROM dp_query('SELECT g, count(*), sum(x) FROM t GROUP BY ROLLUP (g)', epsilon := 1, max_rows := 'auto')").fetchall()
+    bought = charges(con)
+    for text in (TEXT, "SELECT g, sum(x) FROM t GROUP BY g", "SELECT count(*) FROM t", "SELECT g, count(*) FROM t GROUP BY ROLLUP (g)"):
+        con.execute(f"FROM dp_query('{text}', epsilon := 0.3, max_rows := 'auto')").fetchall()
+    assert charges(con) == bought
+
+
+def test_a_histogram_of_laplace_noise_spends_no_delta():
+    with protected("basic") as con:
+        call = "FROM dp_query('SELECT x, count(*) FROM t GROUP BY x', epsilon := 1, delta := {}, max_rows := 'auto', mechanism := 'laplace', groups := 'private')"
+        for delta in (1e-12, 1e-11):
+            con.execute(call.format(delta)).fetchall()
+        spent = con.execute("SELECT operation, delta FROM dp_ledger() WHERE action = 'charge' ORDER BY entry").fetchall()
+        assert spent == [("contributions", 0.0), ("query", 1e-12), ("query", 1e-11)]
+
+
 def test_the_plan_says_both_and_buys_neither(con):
     plan = f"SELECT operation, epsilon, bought FROM dp_plan('{TEXT}', epsilon := 1, options := {{'max_rows': 'auto'}})"
     planned = con.execute(plan).fetchall()
