@@ -684,7 +684,7 @@ def query_exact(
     max_rows_per_group
         As of dp_query.
     max_rows
-        As of dp_query; a number: nothing is learned here, and without one as many count as may.
+        As of dp_query, but nothing is learned: without a number as many count as may.
     bounds
         As of dp_query.
     min_units

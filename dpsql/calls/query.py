@@ -222,7 +222,9 @@ class QueryExactCall(Call):
     groups: str | None = argument(optional(one_of(*GROUPS)), "As of dp_query.", python="str | None", choices=GROUPS)
     max_groups: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
     max_rows_per_group: int | None = argument(whole(1, MOST_BOUND), "As of dp_query.", python="int | None")
-    max_rows: int | None = argument(whole(1, MOST_BOUND), "As of dp_query; a number: nothing is learned here, and without one as many count as may.", python="int | None")
+    max_rows: int | None = argument(
+        whole(1, MOST_BOUND), "As of dp_query, but nothing is learned: without a number as many count as may.", python="int | None"
+    )
     bounds: dict[str, tuple[Any, Any]] = argument(
         some_bounds, "As of dp_query.", python="Mapping[str, Sequence[float]] | None", plain=True
     )
