@@ -57,8 +57,8 @@ def test_blocks_are_those_counted_row_by_row(name: str, units: int):
     drawn, made = drawn_and_made(plan, seed=units, units=units)
     counted = shares.counts(plan, plan.blocks, [drawn])
     for block, mine, theirs in zip(plan.blocks, counted, by_hand(made), strict=True):
-        np.testing.assert_allclose(mine * plan.weight, theirs, atol=1e-6, err_msg=str(block))
-        assert mine.sum() <= units + 1e-9, block
+        np.testing.assert_allclose(mine * plan.one(block), theirs, atol=1e-6, err_msg=str(block))
+        assert mine.sum() * plan.one(block) <= (units + 1e-9) * plan.weight, block
     if units == 30:
         kinds = {block.kind for block, table in zip(plan.blocks, counted, strict=True) if table.sum() > 0}
         assert kinds == {block.kind for block in plan.blocks}
