@@ -7,12 +7,11 @@ follows from what the first one has released, as if the caller had said it.
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from dpsql.accounting import fits
+from dpsql.accounting import fits, standard_deviation
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
@@ -76,7 +75,8 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
-    return _with(rest, row_bounds.chosen(unit_rows.LOWER, counts, _deviation(release.plan), *_noise(plan)))
+    deviation = standard_deviation(release.plan.mechanism, release.plan.scales[0])
+    return _with(rest, row_bounds.chosen(unit_rows.LOWER, counts, deviation, *_noise(plan)))
 
 
 def _by_default(source: ProtectedSource, call: QueryPurchase) -> bool:
@@ -157,15 +157,13 @@ def _check_both(
         raise ArgumentError("epsilon", epsilon, f"{said} shows what is left. Nothing was charged")
 
 
-def _deviation(plan: Plan) -> float:
-    scale = float(plan.scales[0])
-    return scale * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-
-
 def _noise(plan: Plan) -> tuple[int, float, float]:
     """Return how many rows of a unit may count, the least deviation of a count for each of them, and the number of groups."""
     query = plan.query
     assert query is not None and query.max_rows is not None  # noqa: S101 -- it is the plan of a query that bounds rows in all
-    scales = [float(plan.scales[query.blocks_of(place).start]) / measure.grid for place, measure in enumerate(query.measures)]
-    deviation = min(scales, default=1.0) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-    return query.max_rows, deviation / query.max_rows, float(query.groups or 1) if query.public else _PRIVATE_GROUPS
+    firsts = [plan.scales[query.blocks_of(place).start] for place in range(len(query.measures))]
+    deviations = [
+        standard_deviation(plan.mechanism, scale) / measure.grid for scale, measure in zip(firsts, query.measures, strict=True)
+    ]
+    groups = float(query.groups or 1) if query.public else _PRIVATE_GROUPS
+    return query.max_rows, min(deviations, default=1.0) / query.max_rows, groups

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -106,6 +108,12 @@ class BuyingCall(Call):
         if self.release is not None:
             return self.release
         return "default" if self.columns is None else " ".join(sorted(fold(name) for name in self.columns))
+
+    @property
+    def digest(self) -> str:
+        """What `canonical` says, in ten characters: the same question for the same price is the same release."""
+        text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     @property
     def guessed_rows(self) -> int | None:

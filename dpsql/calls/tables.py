@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -139,8 +137,7 @@ class RowsCall(ContributionsCall):
         """The name of the query's release with 'rows', else one that its price makes: the same question is the same release."""
         if self.release is not None:
             return f"{self.release} rows"
-        text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
-        return f"rows {hashlib.sha256(text.encode()).hexdigest()[:10]}"
+        return f"rows {self.digest}"
 
 
 @dataclass(frozen=True)

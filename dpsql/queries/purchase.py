@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -70,8 +68,7 @@ class QueryPurchase(BuyingCall):
         """The query's name, else one that its parameters make: the same question for the same price is the same release."""
         if self.call.release is not None:
             return self.call.release
-        text = json.dumps(self.canonical(), sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+        return self.digest
 
     def canonical(self) -> dict[str, Any]:
         """Return the question, how rows are bounded, and cost."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dpsql.answers import remembered
+from dpsql.serve.gate import clock
 from dpsql.serve.gate.calls import BUYING
 from dpsql.serve.gate.decide import Accepted
 from dpsql.serve.passed import Answer, Table
@@ -33,15 +34,14 @@ MOST = 512
 CELLS = 200_000
 """Values in all of them; one answer has a tenth at most."""
 
-WORDS = frozenset({
-    "current_catalog", "current_date", "current_role", "current_schema", "current_time", "current_timestamp", "current_user",
-    "localtime", "localtimestamp", "sample", "session_user", "tablesample", "user",
-})  # fmt: skip
+WORDS = clock.WORDS | {
+    "current_catalog", "current_role", "current_schema", "current_time", "current_user", "localtime", "sample", "session_user",
+    "tablesample", "user",
+}  # fmt: skip
 """What depends on more than its arguments and is written without brackets."""
-FUNCTIONS = frozenset({
-    "age", "ago", "current_localtime", "current_localtimestamp", "gen_random_uuid", "get_current_time", "get_current_timestamp",
-    "now", "random", "today", "transaction_timestamp", "uuid", "uuidv4", "uuidv7",
-})  # fmt: skip
+FUNCTIONS = clock.MOMENTS | clock.DAYS | {
+    "age", "ago", "current_localtime", "gen_random_uuid", "get_current_time", "random", "uuid", "uuidv4", "uuidv7",
+}  # fmt: skip
 """Functions on the gate's list that read a clock, or draw; `age` of one moment does."""
 _NAME = re.compile(r'(\w+)("?\s*\()?')
 Who = tuple[str, tuple[tuple[str, float], ...], tuple[str, ...]]
@@ -97,15 +97,17 @@ class Again:
         texts : sequence of str
             The answers of its calls.
         """
-        size = max(1, len(answer.rows) * len(answer.columns))
+        size = _size(answer)
         if size > CELLS // 10 or not accepted.fixed or any(call.name not in BUYING for call in accepted.calls):
             return
         if not all(map(is_steady, (accepted.sql, *texts))):
             return
-        made_of = [remembered.files_of(self._instance, text) for text in texts]
-        files = tuple(file for found in made_of if found is not None for file in found)
-        if None in made_of:
-            return
+        files: tuple[remembered.File, ...] = ()
+        for text in texts:
+            made_of = remembered.files_of(self._instance, text)
+            if made_of is None:
+                return
+            files += made_of
         with self._guard:
             self._forget(key)
             self._kept[key] = answer, files
@@ -116,7 +118,11 @@ class Again:
     def _forget(self, key: Key) -> None:
         found = self._kept.pop(key, None)
         if found is not None:
-            self._cells -= max(1, len(found[0].rows) * len(found[0].columns))
+            self._cells -= _size(found[0])
+
+
+def _size(answer: Answer) -> int:
+    return max(1, len(answer.rows) * len(answer.columns))
 
 
 def who_asks(analyst: str, grants: Mapping[str, float], public: Collection[str]) -> Who:

@@ -15,11 +15,11 @@ from typing import Any
 
 Node = dict[str, Any]
 
-_MOMENTS = frozenset({
+MOMENTS = frozenset({
     "current_localtimestamp", "current_timestamp", "get_current_timestamp", "localtimestamp", "now", "transaction_timestamp",
 })  # fmt: skip
-_DAYS = frozenset({"current_date", "today"})
-_WORDS = frozenset({"current_date", "current_timestamp", "localtimestamp"})
+DAYS = frozenset({"current_date", "today"})
+WORDS = frozenset({"current_date", "current_timestamp", "localtimestamp"})
 """Those that are written without brackets: names of columns, to DuckDB's parser."""
 
 
@@ -45,9 +45,9 @@ def stopped(tree: Any, columns: Collection[str], parsed: Callable[[str], Node]) 
     if not isinstance(tree, dict):
         return tree
     name = _called(tree, columns)
-    if name not in _MOMENTS | _DAYS:
+    if name not in MOMENTS | DAYS:
         return {key: stopped(part, columns, parsed) for key, part in tree.items()}
-    text = moment().strftime("'%Y-%m-%d' AS DATE" if name in _DAYS else "'%Y-%m-%d %H:00:00' AS TIMESTAMP")
+    text = moment().strftime("'%Y-%m-%d' AS DATE" if name in DAYS else "'%Y-%m-%d %H:00:00' AS TIMESTAMP")
     found: Node = parsed(f"SELECT CAST({text})")["statements"][0]["node"]["select_list"][0]
     return {**found, "alias": tree.get("alias", "")}
 
@@ -58,4 +58,4 @@ def _called(node: Node, columns: Collection[str]) -> str:
         return "" if node.get("children") or node.get("arguments") else str(node["function_name"]).lower()
     names = node.get("column_names") if node.get("class") == "COLUMN_REF" else None
     name = str(names[0]).lower() if isinstance(names, list) and len(names) == 1 else ""
-    return name if name in _WORDS and name not in columns else ""
+    return name if name in WORDS and name not in columns else ""
