@@ -17,7 +17,7 @@ from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.estimates.measures import Measure
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Asked
-from dpsql.queries.leaves import Facts
+from dpsql.queries.leaves import facts_of
 from dpsql.queries.lineage import Leaf, Lineage
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.release.plan import Plan
@@ -206,7 +206,7 @@ def _whole(source: ProtectedSource) -> str:
 
 def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
     """Return the columns of the table that the keys copy, folded; None where a key is anything else."""
-    facts = Facts(context)
+    facts = facts_of(context)
     lineage = Lineage(asked.source, facts.names)
     found = []
     for key in asked.keys:

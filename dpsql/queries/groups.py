@@ -45,6 +45,7 @@ def public_groups(
     where: exp.Expression | None = None,
     most: int = MOST_VALUES,
     together: Sequence[Combinations] = (),
+    bare: Universes | None = None,
 ) -> Groups:
     """Return every group that the rows can have.
 
@@ -62,6 +63,8 @@ def public_groups(
         Groups, and combinations of values that a key is evaluated on.
     together : sequence of Combinations
         Which values some columns have together; other combinations are no groups.
+    bare : callable, optional
+        As ``known_values``, where the type and the bounds are all that is asked for; None: ``known_values``.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def public_groups(
     condition = where.this if isinstance(where, exp.Where) else where
     try:
         simple = plain(condition.copy()) if condition is not None else None
-        return KeyValues(cursor, known_values, simple, most, tuple(together)).groups([searched(plain(key.copy())) for key in keys])
+        return KeyValues(cursor, known_values, simple, most, tuple(together), bare).groups([searched(plain(key.copy())) for key in keys])
     except NotListed as error:
         return Groups("", reason=str(error))
     except (DpsqlError, duckdb.Error, RecursionError):  # a key that a source may not compute is refused elsewhere

@@ -41,6 +41,8 @@ class InnerValues:
         `LeafUniverse`.
     given : mapping of str to Range
         From `dpsql.queries.columns.given_bounds`.
+    bare : callable, optional
+        As ``leaf``, where the type and the bounds are all that is asked for: nothing is listed. None: ``leaf``.
 
     Examples
     --------
@@ -50,7 +52,8 @@ class InnerValues:
     cursor: duckdb.DuckDBPyConnection
     leaf: LeafUniverse
     given: dict[str, Range] = field(default_factory=dict)
-    _found: dict[tuple[int, str], Universe | None] = field(default_factory=dict, repr=False)
+    bare: LeafUniverse | None = None
+    _found: dict[tuple[int, str, bool], Universe | None] = field(default_factory=dict, repr=False)
     _kept: list[Lineage] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,25 +61,29 @@ class InnerValues:
         self.relations = Relations(self._leaf_range, self.given)
 
     def _leaf_range(self, table: exp.Table, name: str) -> Range | None:
-        found = self.leaf(table, name)
+        found = (self.bare or self.leaf)(table, name)
         return None if found is None else found.range
 
-    def universes(self, lineage: Lineage) -> Universes:
-        """Return what is known of the columns that a SELECT sees, for `dpsql.queries.groups.public_groups`."""
+    def universes(self, lineage: Lineage, *, bare: bool = False) -> Universes:
+        """Return what is known of the columns that a SELECT sees, for `dpsql.queries.groups.public_groups`.
+
+        ``bare``: of columns of tables the type and bounds alone.
+        """
         self._kept.append(lineage)  # so that its id stays its own
+        leaf = self.bare or self.leaf if bare else self.leaf
 
         def of(column: exp.Column) -> Universe | None:
-            key = (id(lineage), canonical(column))
+            key = (id(lineage), canonical(column), leaf is not self.leaf)
             if key not in self._found:
                 self._found[key] = None  # a column that is made of itself has no values
-                self._found[key] = self._column(lineage, column)
+                self._found[key] = self._column(lineage, column, leaf)
             return self._found[key]
 
         return of
 
-    def _column(self, lineage: Lineage, column: exp.Column) -> Universe | None:
+    def _column(self, lineage: Lineage, column: exp.Column, leaf: LeafUniverse) -> Universe | None:
         origin = lineage.origin(column)
-        parts = [self.leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
+        parts = [leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
         found = [p for p in parts if p is not None]
         if not found or len(found) < len(parts) or any(f.sql_type != found[0].sql_type for f in found):
             return None
@@ -108,7 +115,8 @@ class InnerValues:
             if found is None or found.values is None or where is None:
                 return None if found is None else replace(found, range=bounds)
         node, known, where = self._summarised(inside, node, known, where)
-        groups = public_groups(self.cursor, [node], known, where, MOST_LISTED)
+        bare = self.universes(inside, bare=True)  # of WHERE, which stands beside no summaries
+        groups = public_groups(self.cursor, [node], known, where, MOST_LISTED, bare=bare)
         nullable = _adds_null(inside.select)
         if groups:
             text = f"SELECT CAST(k0 AS VARCHAR) FROM ({groups.sql}) ORDER BY k0 ASC NULLS LAST"  # noqa: S608 -- generated

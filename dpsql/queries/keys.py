@@ -106,6 +106,7 @@ class KeyValues:
     condition: exp.Expression | None
     most: int
     together: tuple[Combinations, ...] = ()
+    bare: Universes | None = None
     atoms: dict[str, _Atom] = field(default_factory=dict)
     universes: dict[str, Universe] = field(default_factory=dict)
     known: Known = field(default_factory=lambda: Known(lambda column: None))
@@ -165,14 +166,15 @@ class KeyValues:
             found = self.known_values(column)
             if found is None:
                 raise NotListed(f"nothing is known of column {column.name!r}; declare it")
-            # The units of the bounds are those of the type, even where there are none.
-            self.universes[name] = replace(found, range=range_of_type(found.sql_type)) if found.range == UNKNOWN else found
+            self.universes[name] = _with_units(found)
         return self.universes[name]
 
     def _range(self, column: exp.Column) -> Range | None:
-        if self.known_values(column) is None:
-            return None
-        return self.universe(column).range
+        name = canonical(column)
+        if name in self.universes or self.bare is None:
+            return None if self.known_values(column) is None else self.universe(column).range
+        found = self.bare(column)
+        return None if found is None else _with_units(found).range
 
     def _columns(self, keys: Sequence[exp.Expression]) -> None:
         """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
@@ -335,7 +337,8 @@ class KeyValues:
             return False
         if universe.values is not None:
             wanted = self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]
-            return not any(part and self._decides(part) and canonical(part.this) == canonical(column) for part in wanted)
+            same = [part for part in wanted if part and isinstance(part.this, exp.Column) and canonical(part.this) == canonical(column)]
+            return not any(self._decides(part) for part in same)
         asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self.universe(node).sql_type)))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
 
@@ -402,6 +405,11 @@ class KeyValues:
     def _count(self, text: str) -> int:
         row = self.cursor.execute(f"SELECT system.main.count(*) FROM ({text})").fetchone()  # noqa: S608 -- generated
         return int(row[0]) if row else 0
+
+
+def _with_units(known: Universe) -> Universe:
+    """Return a universe whose bounds have the units of its type, even where there are no bounds."""
+    return replace(known, range=range_of_type(known.sql_type)) if known.range == UNKNOWN else known
 
 
 def _qualify(trees: Sequence[exp.Expression]) -> None:

@@ -38,6 +38,7 @@ class Facts:
         self._columns: dict[str, dict[str, Attribute | str]] = {}
         self._protected: dict[str, ProtectedSource] = {}
         self._ranges: dict[tuple[str, str], Range] = {}
+        self._listed: dict[tuple[str, str], Universe] = {}
 
     def __call__(self, node: exp.Table) -> Leaf:
         """Return what the splitting has to know of a relation.
@@ -103,6 +104,13 @@ class Facts:
         known = universe_of_attribute(found)
         return replace(known, strays=not known.open and self._strays(node, found))
 
+    def bare(self, node: exp.Table, name: str) -> Universe | None:
+        """Return the type and the bounds of `universe`, which are those of the type for a public table: nothing is listed."""
+        found = self.column(node, name)
+        if found is None:
+            return None
+        return universe_of_type(found) if isinstance(found, str) else universe_of_attribute(found)
+
     def _strays(self, node: exp.Table, attribute: Attribute) -> bool:
         """Whether rows may have other values than those that were declared: no type and no CHECK constraint rules them out."""
         protected = self._protected[_key(node)]
@@ -116,6 +124,12 @@ class Facts:
 
     def _public(self, node: exp.Table, name: str, sql_type: str) -> Universe:
         """Return the values of a column of a public table, which everybody may read."""
+        key = (_key(node), fold(name))
+        if key not in self._listed:
+            self._listed[key] = self._values(node, name, sql_type)
+        return self._listed[key]
+
+    def _values(self, node: exp.Table, name: str, sql_type: str) -> Universe:
         column = identifier(name)
         rows = self.context.cursor.execute(
             f"SELECT DISTINCT CAST({column} AS VARCHAR) FROM {self.sql(node)} ORDER BY 1 ASC NULLS LAST LIMIT {_MOST_PUBLIC + 1}"  # noqa: S608
@@ -159,6 +173,18 @@ class Facts:
             **{fold(column.name): column.sql_type for column in without},
             **{fold(attribute.name): attribute for attribute in domain.attributes},
         }
+
+
+def facts_of(context: Context) -> Facts:
+    """Return what is known of tables as a call sees it: everything is looked up once, for all that the call buys.
+
+    Privacy: a table that is protected or linked meanwhile is found before a charge, and once more before rows are read
+    (`dpsql.books.linked`).
+    """
+    found = context.known.get("facts")
+    if not isinstance(found, Facts):
+        found = context.known["facts"] = Facts(context)
+    return found
 
 
 def _key(node: exp.Table) -> str:

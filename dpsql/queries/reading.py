@@ -17,7 +17,7 @@ from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
-from dpsql.queries.leaves import Facts
+from dpsql.queries.leaves import facts_of
 from dpsql.queries.names import duckdb_names
 from dpsql.queries.one_form import one_form
 from dpsql.queries.public_values import with_values
@@ -70,7 +70,7 @@ def read(context: Context, call: QueryCall) -> Read:
     agree(context.cursor, text, tree)
     tree = _selected(tree)
     named = duckdb_names(context.cursor)
-    facts = Facts(context)
+    facts = facts_of(context)
     tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)
 
@@ -125,7 +125,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     tree = _tree(text)
     agree(context.cursor, text, tree)
     tree = _selected(tree)
-    facts = Facts(context)
+    facts = facts_of(context)
     found: list[str] = []
     while True:
         try:

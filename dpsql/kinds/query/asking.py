@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,12 +18,14 @@ from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, edges_of, wide
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
+from dpsql.queries.asked import Asked
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
 from dpsql.queries.declared import in_units_of
+from dpsql.queries.groups import Groups, Universes
 from dpsql.queries.inner import InnerValues
-from dpsql.queries.leaves import Facts
+from dpsql.queries.leaves import facts_of
 from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
@@ -41,6 +43,32 @@ _MOST_SHOWN = 3
 _NUMBERS = ("integer", "decimal", "float", "boolean")
 
 
+@dataclass
+class _Understood:
+    """What the columns of one grouping set are, kept for all plans that a call makes of it."""
+
+    asked: Asked
+    lineage: Lineage
+    relations: Relations
+    universes: Universes
+    bare: Universes
+    groups: Groups | None = None
+
+
+def _understood(context: Context, asked: Asked, given: Mapping[str, Range]) -> _Understood:
+    key = ("understood", id(asked), tuple(sorted(given.items())))
+    found = context.known.get(key)
+    if not isinstance(found, _Understood):
+        facts = facts_of(context)
+        lineage = Lineage(asked.source, facts.names)
+        inner = InnerValues(context.cursor, facts.universe, dict(given), facts.bare)
+        found = _Understood(
+            asked, lineage, Relations(facts.range, given), inner.universes(lineage), inner.universes(lineage, bare=True)
+        )
+        context.known[key] = found
+    return found
+
+
 class Asking:
     """What is publicly known of one grouping set of a query: its columns, and the values and bounds of its arguments."""
 
@@ -50,15 +78,14 @@ class Asking:
         self.context, self.protected, self.call, self.asked = context, protected, call, call.asked
         self.parameters = parameters
         self.types = {column.name: column.sql_type for column in protected.source.columns}
-        self.facts = Facts(context)
+        self.facts = facts_of(context)
         self.one_per_unit = protected.source.one_per_unit
-        self.lineage = Lineage(self.asked.source, self.facts.names)
         given = {**given_bounds(call.call.stated_bounds), **self._stated()}
         self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
         self.learning: list[Learning] = []
         self.given = given
-        self.relations = Relations(self.facts.range, given)
-        self.universes = InnerValues(context.cursor, self.facts.universe, given).universes(self.lineage)
+        self.understood = _understood(context, self.asked, given)
+        self.lineage, self.relations = self.understood.lineage, self.understood.relations
         self.notes: list[str] = []
         self.partial: list[str] = []
         self._check_columns()
@@ -86,7 +113,7 @@ class Asking:
 
     def _universe(self, node: exp.Column) -> Universe | None:
         """Return what is known of the values of a column of the rows."""
-        return self.universes(node)
+        return self.understood.universes(node)
 
     def _say_undefined(self) -> None:
         """Say which quotients and remainders of the rows are NULL where DuckDB has infinity or NaN, or fails.

@@ -111,9 +111,7 @@ class Planning(Asking):
             return None  # which groups there are is all that is asked
         if not self.asked.keys:
             return Groups("SELECT 1 AS one", (), 1)
-        where = self.asked.source.args.get("where")
-        together = Together(self.context.cursor, self.facts, self.lineage).values(self.asked.source, self.asked.keys)
-        found = public_groups(self.context.cursor, self.asked.keys, self._universe, where, together=together)
+        found = self._public()
         if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             found = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if found:
@@ -130,6 +128,14 @@ class Planning(Asking):
             raise ArgumentError("groups", "public", said)
         self.notes.append(f"groups are private: {found.reason}")
         return None
+
+    def _public(self) -> Groups:
+        if self.understood.groups is None:
+            cursor, asked, known = self.context.cursor, self.asked, self.understood
+            together = Together(cursor, self.facts, self.lineage).values(asked.source, asked.keys)
+            where = asked.source.args.get("where")
+            known.groups = public_groups(cursor, asked.keys, known.universes, where, together=together, bare=known.bare)
+        return self.understood.groups
 
     def bounding(self, *, selecting: bool) -> Bounding:
         """Return how rows of a unit are bounded; ``selecting``: whether groups are chosen by the number of their units."""
