@@ -18,6 +18,8 @@ from dpsql.estimates.quantiles import choose_levels
 from dpsql.queries.asked import Wanted
 
 LISTED = measured("listed") | DISTINCT.keys()
+OF_VALUES = LISTED | {"count_distinct"}
+"""Aggregates that depend on which values their arguments have."""
 UNKNOWN_VALUES = 1e18
 """Upper bound of a number of distinct values that nobody has listed."""
 SELECTING_WEIGHT = 0.5

@@ -79,7 +79,8 @@ def public_groups(
     condition = where.this if isinstance(where, exp.Where) else where
     try:
         simple = plain(condition.copy()) if condition is not None else None
-        return KeyValues(cursor, known_values, simple, most, tuple(together), bare).groups([searched(plain(key.copy())) for key in keys])
+        known = KeyValues(cursor, known_values, simple, most, tuple(together), bare)
+        return known.groups([searched(plain(key.copy())) for key in keys])
     except NotListed as error:
         return Groups("", reason=str(error))
     except (DpsqlError, duckdb.Error, RecursionError):  # a key that a source may not compute is refused elsewhere

@@ -337,7 +337,8 @@ class KeyValues:
             return False
         if universe.values is not None:
             wanted = self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]
-            same = [part for part in wanted if part and isinstance(part.this, exp.Column) and canonical(part.this) == canonical(column)]
+            own = canonical(column)
+            same = [part for part in wanted if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
             return not any(self._decides(part) for part in same)
         asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self.universe(node).sql_type)))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper

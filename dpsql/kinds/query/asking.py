@@ -148,7 +148,8 @@ class Asking:
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
             limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
-            values = self._values(node, family)
+            listed = bool(functions & choosing.OF_VALUES)  # else it is not asked which values there are: that takes time
+            values = self._values(node, family) if listed else None
             if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
                 values = whole_values(limits)
             if functions & choosing.LISTED and values is None:
@@ -157,7 +158,10 @@ class Asking:
                     "CALL dp_declare(..., categories := [...])"
                 )
                 raise ArgumentError("sql", _called(function, text), f"its values are not declared: {way}")
-            traits = {"nan": family == "float", "open": self._open(node), "text": family == "text", "strays": self._strays(node)}
+            traits = {
+                "nan": family == "float", "text": family == "text",
+                "open": listed and self._open(node), "strays": listed and self._strays(node),
+            }
             self.partial += self._partial(functions & choosing.LISTED, text, traits)
             bounded = bool(functions & _BOUNDED)
             self._check_sort(node, text, family, self.types[f"a{place}"])
