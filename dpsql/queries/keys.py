@@ -165,16 +165,24 @@ class KeyValues:
         if name not in self.universes:
             found = self.known_values(column)
             if found is None:
-                raise NotListed(f"nothing is known of column {column.name!r}; declare it")
+                raise _unknown(column)
             self.universes[name] = _with_units(found)
         return self.universes[name]
 
-    def _range(self, column: exp.Column) -> Range | None:
-        name = canonical(column)
-        if name in self.universes or self.bare is None:
-            return None if self.known_values(column) is None else self.universe(column).range
+    def _outline(self, column: exp.Column) -> Universe:
+        """Return the type and the bounds of a column."""
+        if canonical(column) in self.universes or self.bare is None:
+            return self.universe(column)
         found = self.bare(column)
-        return None if found is None else _with_units(found).range
+        if found is None:
+            raise _unknown(column)
+        return _with_units(found)
+
+    def _range(self, column: exp.Column) -> Range | None:
+        try:
+            return self._outline(column).range
+        except NotListed:
+            return None
 
     def _columns(self, keys: Sequence[exp.Expression]) -> None:
         """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
@@ -340,7 +348,7 @@ class KeyValues:
             own = canonical(column)
             same = [part for part in wanted if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
             return not any(self._decides(part) for part in same)
-        asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self.universe(node).sql_type)))
+        asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self._outline(node).sql_type)))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
 
     def _tested(self, column: exp.Column) -> bool:
@@ -406,6 +414,10 @@ class KeyValues:
     def _count(self, text: str) -> int:
         row = self.cursor.execute(f"SELECT system.main.count(*) FROM ({text})").fetchone()  # noqa: S608 -- generated
         return int(row[0]) if row else 0
+
+
+def _unknown(column: exp.Column) -> NotListed:
+    return NotListed(f"nothing is known of column {column.name!r}; declare it")
 
 
 def _with_units(known: Universe) -> Universe:
