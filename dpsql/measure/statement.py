@@ -15,11 +15,23 @@ from dpsql.domains.bounding import bounded_sql, light_first_sql
 from dpsql.domains.encoding import ROW_COLUMN, SOURCE_NAME, UNIT_COLUMN
 from dpsql.errors import DpsqlError
 from dpsql.estimates.leaves import Units
+from dpsql.estimates.magnitudes import Learning
 from dpsql.estimates.measures import Measure
 from dpsql.estimates.picks import Picking, of_one_measure
 from dpsql.measure.leaves import Regions
 from dpsql.measure.steps import LARGEST_SUM, Steps, steps_of
-from dpsql.measure.values import cell, cumulated, leaf, number_sql, one_form, place_in, scaled, unit_number
+from dpsql.measure.values import (
+    cell,
+    cell_counts,
+    cumulated,
+    is_null_of_null,
+    leaf,
+    number_sql,
+    one_form,
+    place_in,
+    scaled,
+    unit_number,
+)
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
 from dpsql.source.keys import exact
@@ -260,19 +272,19 @@ class Statement:
             return [_sum(units_sql(self.plan, nulls=measure.nulls), condition)]
         if measure.kind == "distinct":
             return [_sum(f"count(DISTINCT {identifier(f'a{measure.variables[0].position}')})", condition)]
-        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
         steps = self.steps.get(place)
-        known = [f"{'x' if steps is None else 'a'}{variable.position} IS NOT NULL" for variable in measure.variables]
-        there = " AND ".join([*([] if condition is None else [condition]), *known])
+        values = [identifier(f"{'x' if steps is None else 'a'}{variable.position}") for variable in measure.variables]
+        # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
+        there = " AND ".join([*([] if condition is None else [condition]), *(f"{value} IS NOT NULL" for value in values)])
         if steps is not None:
-            parts = [steps.total(identifier(f"a{measure.variables[0].position}"), there)]
+            parts = [steps.total(values[0], condition)]
         elif measure.kind == "scaled":
             parts = [_sum(f"sum({scaled(measure)})", there)]
         else:
-            parts = [_sum(f"sum({sql})", there) for sql in cumulated(measure)]
+            parts = [_sum(f"sum({sql})", condition if is_null_of_null(measure) else there) for sql in cumulated(measure)]
         if measure.kind == "scaled":
             return parts
-        parts.append(_sum("count(*)", there))
+        parts.append(_sum(f"count({values[0]})", condition) if len(values) == 1 else _sum("count(*)", there))
         if measure.nans:
             of = measure.variables[0].position  # a row is in one counter, whatever else is made of it
             nan = f"n{of} AND x{of} IS NULL"
@@ -295,14 +307,36 @@ class Statement:
     def magnitudes(self) -> str:
         """Return the statement that counts the rows of all groups together by the magnitudes of arguments, of each for itself.
 
-        ``which`` is the place in ``plan.learning``. Rows of one argument are counted in sets of their own.
+        ``which`` is the place in ``plan.learning``. Whatever keys rows have that are in no public group, one state is kept.
         """
+        if self.protected.remote is not None:  # other engines have no histogram between given bounds
+            return self._magnitudes_in_sets()
+        rows = "__dp_rows"
+        if self.after:
+            same = " AND ".join(f"__dp_rows.{key} IS NOT DISTINCT FROM groups.{key}" for key in self._cell_keys)
+            rows = f"__dp_rows SEMI JOIN {self.groups} AS groups ON {same}"
+        learning = list(enumerate(self.plan.learning))
+        counts = ", ".join(f"{cell_counts(*self._magnitude(one))} AS c{place}" for place, one in learning)
+        each = " UNION ALL ".join(
+            f"SELECT {place} AS which, {one.cells} - system.main.generate_subscripts(c{place}, 1) AS cell, "  # noqa: S608 -- generated
+            f"CAST(system.main.unnest(c{place}) AS BIGINT) AS n FROM __dp_counts"
+            for place, one in learning
+        )
+        return f"{self.reading()}, __dp_counts AS MATERIALIZED (SELECT {counts} FROM {rows}) {each}"  # noqa: S608 -- generated
+
+    def _magnitude(self, one: Learning) -> tuple[str, tuple[float, ...], str]:
+        """Return a number of a row, the edges of its cells, and which rows are in one."""
+        x = identifier(f"x{one.position}")
+        conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
+        return x, one.edges, " AND ".join(conditions)
+
+    def _magnitudes_in_sets(self) -> str:
+        """Return `magnitudes` as rows by cell; those of one argument are counted in sets of their own."""
         cells, names = [], []
         for place, one in enumerate(self.plan.learning):
-            x = identifier(f"x{one.position}")
-            conditions = [f"system.main.isfinite({x})"] + ([] if one.filter is None else [identifier(f"f{one.filter}")])
+            x, edges, condition = self._magnitude(one)
             names.append(f"c{place}")
-            cells.append(f"CASE WHEN {' AND '.join(conditions)} THEN {cell(x, one.edges, 0, one.cells)} END AS {names[-1]}")
+            cells.append(f"CASE WHEN {condition} THEN {cell(x, edges, 0, one.cells)} END AS {names[-1]}")
         listed = ", ".join([*self._cell_keys, *cells])
         sets = ", ".join(f"({', '.join([*self._cell_keys, name])})" for name in names)
         which = " ".join(f"WHEN grouping({name}) = 0 THEN {place}" for place, name in enumerate(names))

@@ -50,8 +50,11 @@ class Steps:
     lower: int
     upper: int
 
-    def total(self, value: str, condition: str) -> str:
-        """Return the sum of a column's values, moved to the bounds, where a condition holds: a text of DuckDB, '0' of no row."""
+    def total(self, value: str, condition: str | None) -> str:
+        """Return the sum of a column's values, moved to the bounds, where a condition holds: a text of DuckDB, '0' of no row.
+
+        NULL stays NULL, which no sum adds: asking each row for it takes as long as the sum.
+        """
         low, high = self.sql_type.low, self.sql_type.high
         cases = [(f"{value} <= {self._constant(self.lower)}", self.lower)] if low < self.lower <= high else []
         cases += [(f"{value} >= {self._constant(self.upper)}", self.upper)] if low <= self.upper < high else []
@@ -59,7 +62,8 @@ class Steps:
         if cases:
             listed = " ".join(f"WHEN {case} THEN {self._constant(end)}" for case, end in cases)
             inside = f"CASE {listed} ELSE {value} END"
-        return f"coalesce(CAST(sum({inside}) FILTER (WHERE {condition}) AS VARCHAR), '0')"
+        rows = "" if condition is None else f" FILTER (WHERE {condition})"
+        return f"coalesce(CAST(sum({inside}){rows} AS VARCHAR), '0')"
 
     def _constant(self, steps: int) -> str:
         return f"CAST('{sqltypes.unit_text(self.sql_type, steps)}' AS {self.sql_type.text})"

@@ -52,6 +52,17 @@ def cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
     return f"CASE WHEN {x} < {double(edges[middle])} THEN {below} ELSE {above} END"
 
 
+def cell_counts(x: str, edges: Sequence[float], condition: str) -> str:
+    """Return the aggregate of the numbers of rows in each `cell`, as a list, the last cell first; without the first if it is empty.
+
+    DuckDB's histogram has upper bounds that are inside. Of -x it counts where ``-x <= -edge``, which is ``x >= edge``, exactly.
+    """
+    inner = ", ".join(double(-edge) for edge in reversed(edges[1:-1]))
+    if not inner:
+        return f"[count(*) FILTER (WHERE {condition})]"
+    return f"system.main.map_values(system.main.histogram(-{x}, [{inner}]) FILTER (WHERE {condition}))"
+
+
 def one_form(value: str, sql_type: str) -> str:
     """Return a key such that equal ones are the same: 0.0 and -0.0 are one group, whose text must not be that of some row."""
     if sqltypes.parse(sql_type).family != "float":
@@ -70,6 +81,11 @@ def _unit_interval(variable: Variable) -> str:
     return f"least(greatest(({x} - {double(variable.lower)}) / {double(variable.span)}, 0), 1)"
 
 
+def is_null_of_null(measure: Measure) -> bool:
+    """Return whether `cumulated` is NULL, which no sum adds, of a row without a value."""
+    return measure.degree == 1 and len(measure.variables) == 1
+
+
 def cumulated(measure: Measure) -> list[str]:
     """Return the cumulated counters of a row, as integers, all but the last, which is the grid.
 
@@ -77,7 +93,7 @@ def cumulated(measure: Measure) -> list[str]:
     grid. Of one variable of degree 1 there is one: between the bounds upper - x is from 0 to the span (subtraction does not fall
     either), and times grid / span, both rounded to 53 bits, less than half above the grid, which has 30.
     """
-    if measure.degree == 1 and len(measure.variables) == 1:
+    if is_null_of_null(measure):
         [variable] = measure.variables
         x, lower, upper = f"x{variable.position}", double(variable.lower), double(variable.upper)
         inside = f"round(({upper} - {x}) * {double(measure.grid / variable.span)})"

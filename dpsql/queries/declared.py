@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -18,6 +19,8 @@ from dpsql.domains.attributes import Attribute
 
 _NARROW = 200_000
 """Width of a type whose bounds are worth something: up to 16 bits or 5 digits."""
+_ROUNDED, _MOST_STEPS = 1e-6, 10**12
+"""By how much of a step of its type a bound is off that was computed, where doubles are much finer than its steps."""
 
 
 def range_of_type(sql_type: str) -> Range:
@@ -101,7 +104,7 @@ def literal_range(node: exp.Literal) -> Range:
 
 
 def in_units_of(value: Range, sql_type: str) -> Range:
-    """Return a range in the units of a type: dates in days, timestamps in seconds.
+    """Return a range in the units of a type: dates in days, timestamps in seconds, decimals on its steps.
 
     ``date_trunc`` of a DATE is a DATE for some versions of DuckDB and a TIMESTAMP for others; its range is in seconds.
 
@@ -109,12 +112,28 @@ def in_units_of(value: Range, sql_type: str) -> Range:
     --------
     >>> in_units_of(Range(0.0, 864000.0, True, "timestamp"), "DATE")
     Range(lower=0.0, upper=10.0, whole=True, sort='date')
+    >>> in_units_of(Range(0.05, 110000 * 0.07), "DECIMAL(38,4)")
+    Range(lower=0.05, upper=7700.0, whole=False, sort='number')
     """
+    parsed = sqltypes.parse(sql_type)
+    if parsed.family == "decimal" and value.finite:
+        return _on_steps(value, parsed.scale)
     sort = typed_range(sql_type).sort
     out = as_sort(value, sort)
     if sort != "date" or value.sort == "date":
         return out
     return Range(float(math.floor(out.lower)), float(math.ceil(out.upper)), True, "date") if out.finite else out
+
+
+def _on_steps(value: Range, scale: int) -> Range:
+    """Return a range with bounds that are multiples of 10^-scale but for roundings as these: computed ones are a bit too wide."""
+    ends = []
+    for end in (value.lower, value.upper):
+        steps = Fraction(repr(end)) * 10**scale
+        near = round(steps)
+        exact = abs(steps - near) <= _ROUNDED and abs(near) < _MOST_STEPS
+        ends.append(float(Fraction(near, 10**scale)) if exact else end)
+    return replace(value, lower=ends[0], upper=ends[1]) if ends[0] < ends[1] else value
 
 
 def type_name(target: exp.Expression) -> str:

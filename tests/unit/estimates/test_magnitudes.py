@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpsql.errors import ArgumentError
 from dpsql.estimates.magnitudes import Learning, beyond, chosen, covering, edges_of, likely, sensitivity_of, wide
-from dpsql.measure.values import cell
+from dpsql.measure.values import cell, cell_counts
 
 TYPES = ["BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(10,2)", "DECIMAL(38,0)", "DATE", "TIMESTAMP", "UBIGINT"]
 INTEGERS = {"BIGINT", "UTINYINT", "TINYINT", "HUGEINT", "UBIGINT", "DATE", "DECIMAL(38,0)"}
@@ -59,6 +59,13 @@ def test_the_statement_puts_every_number_in_the_cell_that_is_meant(plain: duckdb
     row = plain.execute(sql, [values.tolist(), values.tolist()]).fetchone()
     assert row is not None
     assert row[0] == np.clip(np.searchsorted(one.edges, values, side="right") - 1, 0, one.cells - 1).tolist()
+    counted = cell_counts("x", one.edges, "isfinite(x)")
+    sql = f"SELECT {counted} FROM (SELECT unnest(?::DOUBLE[]) AS x)"
+    for rows in (values.tolist(), [*values.tolist(), None, math.inf, -math.inf, math.nan], [1e300], [-1e300], []):
+        [(counts,)] = plain.execute(sql, [rows]).fetchall()
+        finite = np.array([x for x in rows if x is not None and math.isfinite(x)])
+        assert (counts or [])[::-1] == histogram(one, finite).tolist()[one.cells - len(counts or []) :]
+        assert len(counts or []) >= one.cells - 1 or not finite.size
 
 
 @pytest.mark.parametrize(
