@@ -130,12 +130,14 @@ class Planning(Asking):
         return None
 
     def _public(self) -> Groups:
-        if self.understood.groups is None:
-            cursor, asked, known = self.context.cursor, self.asked, self.understood
-            together = Together(cursor, self.facts, self.lineage).values(asked.source, asked.keys)
-            where = asked.source.args.get("where")
-            known.groups = public_groups(cursor, asked.keys, known.universes, where, together=together, bare=known.bare)
-        return self.understood.groups
+        cursor, asked, known = self.context.cursor, self.asked, self.understood
+        if known.groups is not None:
+            return known.groups
+        together = Together(cursor, self.facts, self.lineage).values(asked.source, asked.keys)
+        where = asked.source.args.get("where")
+        found = public_groups(cursor, asked.keys, known.universes, where, together=together, bare=known.bare)
+        known.groups = found
+        return found
 
     def bounding(self, *, selecting: bool) -> Bounding:
         """Return how rows of a unit are bounded; ``selecting``: whether groups are chosen by the number of their units."""
