@@ -35,11 +35,13 @@ from dpsql.measure.values import (
 from dpsql.protected.source import ProtectedSource
 from dpsql.release.queried import Counting, QueryPlan
 from dpsql.source.keys import exact
+from dpsql.source.model import HEAVY
 from dpsql.text.relation import identifier, literal
 
 NOBODY = ""
 """In place of a relation of units: there are none."""
 _COARSE_BITS = 14
+_THEIRS = identifier("__dp_theirs")
 
 
 class Statement:
@@ -174,6 +176,8 @@ class Statement:
     def _side(self, join: str) -> str:
         """Return the rows of the source that are of heavy units (SEMI), or of others (ANTI)."""
         source, unit = identifier(SOURCE_NAME), identifier(UNIT_COLUMN)
+        if join == "SEMI" and self.protected.source.theirs is not None:
+            return f"{_THEIRS} AS {source}"
         same = f"{source}.{unit} IS NOT DISTINCT FROM heavy.{unit}"
         return f"(SELECT {source}.* FROM {source} {join} JOIN {self.heavy} AS heavy ON {same}) AS {source}"  # noqa: S608
 
@@ -224,18 +228,23 @@ class Statement:
         if self.held is not None:
             return f"WITH __dp_rows AS (SELECT * FROM {self.held})"  # noqa: S608
         rows = self._bounded(False) if self.after else self.rows
-        return f"WITH {identifier(SOURCE_NAME)} AS{self._again()} (\n{self.protected.source.sql}\n), __dp_rows AS ({rows})"
+        return f"{self._sources()}, __dp_rows AS ({rows})"
 
     def holding(self) -> str:
         """Return the SELECT of the rows, with what any statement over them needs."""
         needed = any(measure.kind == "units" for measure in self.plan.measures)
         names = ", ".join(map(identifier, [*self.columns, *([UNIT_COLUMN] if needed and self.plan.unit else []), *self.keys]))
-        source = f"WITH {identifier(SOURCE_NAME)} AS{self._again()} (\n{self.protected.source.sql}\n)"
-        return f"{source} SELECT {names or '1 AS one'} FROM ({self.rows}) AS held"  # noqa: S608
+        return f"{self._sources()} SELECT {names or '1 AS one'} FROM ({self.rows}) AS held"  # noqa: S608
 
-    def _again(self) -> str:
-        """Return that the source is read twice, not kept, where light and heavy units are read for themselves."""
-        return " NOT MATERIALIZED" if self.heavy else ""
+    def _sources(self) -> str:
+        """Return the source by its name; where light and heavy units are read for themselves also of these, and neither is kept."""
+        source = self.protected.source
+        if not self.heavy:
+            return f"WITH {identifier(SOURCE_NAME)} AS (\n{source.sql}\n)"
+        named = f"WITH {identifier(SOURCE_NAME)} AS NOT MATERIALIZED (\n{source.sql}\n)"
+        if source.theirs is None:
+            return named
+        return f"{named}, {identifier(HEAVY)} AS (SELECT * FROM {self.heavy}), {_THEIRS} AS NOT MATERIALIZED (\n{source.theirs}\n)"  # noqa: S608
 
     def _by_group(self, listed: Sequence[tuple[str, str]], then: str, by: Sequence[str]) -> str:
         """Return a statement over the rows that shows the groups, and expressions with their names.

@@ -143,6 +143,7 @@ from dpsql.source.parquet import unsafe_columns
 from dpsql.source.parse import QUERY, agree, render, tokens
 from dpsql.source.rehearsal import guarded, rehearse
 from dpsql.source.relations import Analysis
+from dpsql.source.rows import of_units
 from dpsql.source.scope import shortening
 from dpsql.source.unit_local import UnitLocal
 from dpsql.text.spelled import plainly
@@ -276,7 +277,9 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         linked = walk if analysis.lineages else None
         check(catalog, sql, analysis.probe(relation.select), analysis.read, analysis.public, linked)
     rehearse(catalog, relation.select, analysis.leaves)
-    described, sql = catalog.describe(sql), render(guarded(relation.select), own=True)
+    described, total = catalog.describe(sql), guarded(relation.select)
+    theirs = None if analysis.local else of_units(total)
+    sql = render(total, own=True)
     found = tuple(
         OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database), c.home)
         for d, c in zip(described, relation.columns, strict=False)
@@ -300,6 +303,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         tables=tuple(analysis.read),
         linked=tuple(analysis.lineages),
         most=relation.most if analysis.lineages else None,
+        theirs=None if theirs is None else render(theirs, own=True),
     )
 
 

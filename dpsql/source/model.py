@@ -11,6 +11,8 @@ from dpsql.errors import UnsupportedQuery
 from dpsql.text.names import fold as fold  # also the name under which the rest of the analysis knows it
 
 UNIT = "__dp_unit"
+HEAVY = "__dp_heavy_units"
+"""A relation of units, as a name in ``Source.theirs``."""
 """Name of the column that carries the privacy unit through a rewritten source."""
 
 ROW = "__dp_row"
@@ -158,6 +160,8 @@ class Source:
         The protected tables that are read, parents of linked tables among them, in the order in which they are met.
     linked : tuple of TableId
         Those whose rows the text reads by a link, and whose units it has from their parents; () for a source of one table alone.
+    theirs : str or None
+        ``sql`` of the units in a relation `HEAVY` alone, which a WITH has to give; None where that is not made row by row.
     most : int or None
         Rows of one unit that the links allow, as a default for whoever bounds them; None without linked tables. It is no bound of
         what comes out: rows of a unit are bounded where they are counted, whatever this says.
@@ -185,7 +189,7 @@ class Source:
     tables: tuple[TableId, ...] = ()
     linked: tuple[TableId, ...] = ()
     most: int | None = None
-
+    theirs: str | None = None
 
     @property
     def meets(self) -> bool:

@@ -12,7 +12,24 @@ from sqlglot import exp
 
 from dpsql.errors import ArgumentError
 from dpsql.source.keys import KINDS, is_unit, unit_value
-from dpsql.source.model import ROW, UNIT, Column, TableId, fold, identifier
+from dpsql.source.model import HEAVY, ROW, UNIT, Column, TableId, fold, identifier
+from dpsql.source.parse import used
+
+
+def of_units(select: exp.Select) -> exp.Select | None:
+    """Return the rows of a source, of the units in the relation `HEAVY` alone; None where they are not made row by row.
+
+    The units are joined below what is computed of a row, so that nothing is computed of the others. DuckDB moves no join there.
+    """
+    if set(used(select)) - {"expressions", "from_", "from", "joins", "where"}:
+        return None
+    unit = next((one.this for one in select.expressions if one.alias == UNIT), None)
+    if unit is None:
+        return None
+    out, units = select.copy(), exp.Table(this=identifier(HEAVY))
+    same = exp.NullSafeEQ(this=unit.copy(), expression=exp.Column(this=identifier(UNIT), table=identifier(HEAVY)))
+    out.append("joins", exp.Join(this=units, kind="SEMI", on=same))
+    return out
 
 
 def number_column(table: TableId) -> str:
