@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
+from dpsql.numerics.arrays import FloatArray
 from dpsql.rows.decoding import Histograms
 from dpsql.rules.effects import places
 from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
@@ -193,14 +194,35 @@ class Group:
         So they may have a value with which an exchange is found the next time: of two columns of which one is the larger one, a row
         with too large a value gets one that another row could have beside a value larger still.
         """
-        partners = self._fitting(block, broken, donors, rng, 1, both=False)[:, 0]
+        assert self.cells is not None  # noqa: S101 -- for the type checker
+        candidates = self._fitting(block, broken, donors, rng, _CANDIDATES, both=False)
+        mine = [block.codes(position)[broken][:, None].astype(np.int64) for position in self.positions]
+        theirs = [block.codes(position)[candidates].astype(np.int64) for position in self.positions]
+        near, best = self._near(block), np.zeros(candidates.shape)
+        column = np.zeros(candidates.shape, np.int64)
+        for axis in range(len(self.free)):
+            after = tuple(there if a == axis else here for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))
+            behind = tuple(here if a == axis else there for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))
+            score = np.where(self.cells[behind], near[after] + 1e-9, 0.0) * rng.uniform(0.5, 1.0, candidates.shape)
+            column[score > best] = axis
+            best = np.maximum(best, score)
+        chosen = np.arange(len(broken)), best.argmax(axis=1)
+        partners, columns = candidates[chosen], column[chosen]
         once = np.unique(partners, return_index=True)[1]
-        mine, theirs = broken[once], partners[once]
-        which = rng.integers(0, len(self.free), len(mine))
+        once = once[best[chosen][once] > 0.0]
         for number, position in enumerate(self.free):
-            here = np.flatnonzero(which == number)
-            good = here[self._obey({**self._values(block, theirs[here]), **block.take(position, mine[here])}, len(here))]
-            _swap(block, position, mine[good], theirs[good])
+            here = once[columns[once] == number]
+            good = here[self._obey({**self._values(block, partners[here]), **block.take(position, broken[here])}, len(here))]
+            _swap(block, position, broken[good], partners[good])
+
+    def _near(self, block: Block) -> FloatArray:
+        """Return how many codes of all rows of a block make, instead of one of a combination of codes, a possible one of it."""
+        assert self.cells is not None  # noqa: S101 -- for the type checker
+        found = np.zeros(self.cells.shape)
+        for axis, position in enumerate(self.positions):
+            held = np.bincount(block.codes(position), minlength=self.cells.shape[axis])
+            found += np.expand_dims(np.tensordot(held, self.cells, (0, axis)), axis)
+        return found
 
     def _fitting(
         self, block: Block, broken: Places, donors: Places, rng: np.random.Generator, count: int, *, both: bool = True
