@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
-from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.numerics.arrays import FloatArray
+from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rows.decoding import Histograms
 from dpsql.rules.effects import places
 from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
@@ -303,7 +303,7 @@ class Group:
     def replace(
         self, block: Block, broken: Places, pool: Block, donors: Places, compared: Sequence[int], rng: np.random.Generator
     ) -> None:
-        """Take the columns of the rules from rows that obey: from such that have one of these columns' codes already, if there are any.
+        """Take the columns of the rules from rows that obey, of which one of these columns is alike already, if there are any.
 
         Which of them is left to chance, for otherwise one column would be pulled down, or the other up.
         """
