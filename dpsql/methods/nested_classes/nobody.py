@@ -2,8 +2,8 @@
 
 A column that may be NULL by its type has a code for it, whether anybody has it or not. A model has no negative shares, so what
 noise leaves above zero becomes rows, and what it leaves below is lost: one NULL in five hundred where there is none. All tables of
-a column together say how many units a code has, and how sure that is (`column_shares`); where that does not pass `MISSING` deviations
-of the noise, the code has none, in any table. Most columns without a constraint have either no NULL or many.
+a column together say how many units a code has, and how sure that is (`column_shares`); where that does not pass `MISSING`
+deviations of the noise, the code has none, in any table. Most columns without a constraint have either no NULL or many.
 
 Declared categories stay, for they mostly exist, and one that is lost is missed by whoever groups by it: with one deviation for them
 a tenth of a clinic's group means had no group.
