@@ -26,14 +26,15 @@ from dpsql.tables.emptied import Cells
 
 Mask = npt.NDArray[np.bool_]
 ROUNDS, _CANDIDATES = 6, 24
-_EXCHANGES = 48
+_EXCHANGES = 64
 """Rounds of exchanges, where possible codes are known."""
 _MOST_PAIRS = 1 << 22
 """Combinations of codes that are looked at together, of rows and those to exchange with."""
 _REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
 """Tries inside bins; after how many, and below which share that worked, they are given up."""
-_REARRANGED = 16
-"""Tries to exchange values of each column with rows of the same code."""
+_REARRANGED = 40
+_LEAST_REARRANGED = 0.005
+"""Tries to exchange values of each column with rows of the same code; below which share that worked they are given up."""
 _KEYS, _COMPARED = 5, 12
 """Columns that candidates are sorted by, and that alike rows agree on."""
 _MOST_DONORS, _FEWEST_DONORS = 40_000, 4_000
@@ -147,13 +148,13 @@ class Group:
             tried = np.flatnonzero(partners >= 0)
             tried = tried[np.unique(partners[tried], return_index=True)[1]]  # a row is exchanged with one row at a time
             mine, theirs = broken[tried], partners[tried]
-            good = self._obey({**self._values(block, mine), **block.take(position, theirs)}, len(mine))
-            rest = np.flatnonzero(good)
-            good[rest] = self._obey({**self._values(block, theirs[rest]), **block.take(position, mine[rest])}, len(rest))
-            _swap(block, position, mine[good], theirs[good])
+            # Rows that break the rule still get another value if the other row obeys with theirs: perhaps one that is easier to place.
+            may = self._obey({**self._values(block, theirs), **block.take(position, mine)}, len(mine))
+            good = self._obey({**self._values(block, mine), **block.take(position, theirs)}, len(mine)) & may
+            _swap(block, position, mine[may], theirs[may])
             donors = np.concatenate([donors, mine[good]])
             share, broken = float(good.sum()) / len(broken), np.delete(broken, tried[good])
-            if turn + 1 >= _FEWEST_REDRAWS * len(columns) and share < _LEAST_SHARE:
+            if turn + 1 >= _FEWEST_REDRAWS * len(columns) and share < _LEAST_REARRANGED:
                 break
         return broken
 
