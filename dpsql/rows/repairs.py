@@ -148,7 +148,7 @@ class Group:
             tried = np.flatnonzero(partners >= 0)
             tried = tried[np.unique(partners[tried], return_index=True)[1]]  # a row is exchanged with one row at a time
             mine, theirs = broken[tried], partners[tried]
-            # Rows that break the rule still get another value if the other row obeys with theirs: perhaps one that is easier to place.
+            # A row that still breaks the rule gets another value if the other row obeys with its own: perhaps one easier to place.
             may = self._obey({**self._values(block, theirs), **block.take(position, mine)}, len(mine))
             good = self._obey({**self._values(block, mine), **block.take(position, theirs)}, len(mine)) & may
             _swap(block, position, mine[may], theirs[may])
