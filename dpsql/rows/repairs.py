@@ -26,8 +26,8 @@ from dpsql.tables.emptied import Cells
 
 Mask = npt.NDArray[np.bool_]
 ROUNDS, _CANDIDATES = 6, 24
-_EXCHANGES = 64
-"""Rounds of exchanges, where possible codes are known."""
+_EXCHANGES, _IDLE = 64, 10
+"""Rounds of exchanges, where possible codes are known; after how many without one they are given up."""
 _MOST_PAIRS = 1 << 22
 """Combinations of codes that are looked at together, of rows and those to exchange with."""
 _REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
@@ -138,7 +138,7 @@ class Group:
         Which values a column has does not change at all, in any bin: what rows inside their bins are, and their means, stay. Values
         that are drawn again until a rule holds do not: of two columns in one bin the smaller one would get smaller.
         """
-        columns = [position for position, _ in self._inside]
+        columns = [position for position, _ in self._inside] if len(self.positions) > 1 else []
         for turn in range(_REARRANGED * len(columns)):
             if not broken.size or not donors.size:
                 break
@@ -162,8 +162,9 @@ class Group:
         self, block: Block, broken: Places, donors: Places, compared: Sequence[int], rng: np.random.Generator
     ) -> Places:
         """Exchange the values of one column with rows that obey; return the rows that are still broken."""
-        for turn in range(_EXCHANGES if donors.size else 0):
-            if not broken.size or (turn >= ROUNDS and self.cells is None):
+        idle = 0
+        for turn in range(_EXCHANGES if donors.size and len(self.positions) > 1 else 0):
+            if not broken.size or idle == _IDLE or (turn >= ROUNDS and self.cells is None):
                 break
             chosen = _some(donors, len(broken), rng)
             keys, others = self._chosen(compared, rng)
@@ -184,6 +185,7 @@ class Group:
                 _swap(block, position, broken[here], partners[here])
             if not once.any() and self.cells is None:
                 break
+            idle = 0 if once.any() else idle + 1
             donors, broken = np.concatenate([donors, broken[once]]), broken[~once]
             if turn >= ROUNDS and broken.size:
                 self._move(block, broken, donors, rng)
@@ -261,7 +263,8 @@ class Group:
         """Return of combinations of codes whether a row may obey that has another code of one axis, for each, shape (n, codes)."""
         assert self.cells is not None  # noqa: S101 -- for the type checker
         every = np.arange(self.cells.shape[axis])
-        return np.asarray(self.cells[tuple(every if a == axis else own[:, None] for a, own in enumerate(codes))])
+        found = self.cells[tuple(every if a == axis else own[:, None] for a, own in enumerate(codes))]
+        return np.broadcast_to(found, (len(codes[axis]), every.size))
 
     def _combined(self, block: Block, rows: Places) -> Places:
         """Return the number of the combination of codes of each row."""

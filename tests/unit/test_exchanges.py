@@ -58,3 +58,9 @@ def test_values_stay_where_an_exchange_needs_several_steps(fixed: int) -> None:
     for i in range(2):
         assert abs(after[i].mean() / np.asarray(arrays[f"v{i}"], float).mean() - 1.0) < 0.08
         assert np.abs(np.bincount(block.codes(i), minlength=5) - np.bincount(codes[:, i], minlength=5)).max() <= 40
+
+
+def test_a_rule_over_one_column_leaves_nothing_to_exchange() -> None:
+    codes = np.random.default_rng(2).integers(0, 5, (2000, 2)).astype(np.int32)
+    _, block = mended(codes, ("paid", "cost"), "paid <= 650", 0, 1)
+    assert (np.asarray(block.take(0, slice(None))["v0"]) <= 650).all() and not (block.codes(0) != codes[:, 0]).any()
