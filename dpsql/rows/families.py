@@ -12,6 +12,7 @@ from functools import partial
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dpsql.accounting import standard_deviation
@@ -89,14 +90,17 @@ def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
         standard_deviation(plan.mechanism, scale) / linked.one(block)
         for scale, block in zip(plan.scales, linked.blocks, strict=True)
     ]
+    none = nested_classes.absent(linked.blocks, values, deviations, _undeclared(linked))
     total = statistics.total
     units = units_of(linked, values, deviations) if total is None else float(total)
+    values = [nested_classes.without(block, value, none) for block, value in zip(linked.blocks, values, strict=True)]
     units, effort = max(units, 1.0), str(plan.options.get("effort", nested_classes.USUAL))
     if linked.independent:
         lone = nested_classes.fit_apart(linked.shape, linked.blocks, values, deviations, effort, _seed(bought.identifier))
-        return Model(lone, round(units))
+        return Model(nested_classes.barred(lone, none), round(units))
     shares, noise = [block / units for block in values], [deviation / units for deviation in deviations]
     fitted = nested_classes.fit(linked.shape, linked.blocks, shares, noise, units, effort, _seed(bought.identifier))
+    fitted = nested_classes.barred(fitted, none)
     scales = {
         t: scale_of(table.domain.attributes[table.order_place])
         for t, table in enumerate(linked.tables)
@@ -105,6 +109,12 @@ def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
     if scales:
         fitted = nested_classes.ordered(fitted, linked.blocks, shares, noise, scales, _seed(bought.identifier))
     return Model(fitted, round(units))
+
+
+def _undeclared(linked: LinkedPlan) -> dict[tuple[int, int], npt.NDArray[np.bool_]]:
+    """Return which codes are no declared values: NULL, and what stands for other values."""
+    columns = ((t, i, a) for t, table in enumerate(linked.tables) for i, a in enumerate(table.domain.attributes))
+    return {(t, i): np.arange(attribute.size) >= attribute.values for t, i, attribute in columns}
 
 
 def units_of(linked: LinkedPlan, values: list[FloatArray], deviations: list[float]) -> float:

@@ -2,10 +2,12 @@
 
 Rules that share columns are kept together. A row that breaks one of them is repaired in the first of these ways that works:
 
-1. Its values are drawn again inside their bins: no table changes.
-2. It exchanges the values of one column with another row, such that both obey: no one-way table changes. Of some candidates the row
+1. It exchanges the value of one column with another row that has one of the same bin, such that both obey: no table changes, and
+   no bin's values.
+2. Its values are drawn again inside their bins: no table changes.
+3. It exchanges the values of one column with another row, such that both obey: no one-way table changes. Of some candidates the row
    is taken that agrees with it on most of the other columns, so that few other tables change, by little.
-3. It takes the columns of the rules from a row that obeys, again the most alike of some; where the block has none, from other rows
+4. It takes the columns of the rules from a row that obeys, again the most alike of some; where the block has none, from other rows
    of the model, and at last from rows that are made up of codes with which a row may obey, at random.
 
 The number of tries is bounded, everything follows from the seed, and no row that breaks a rule is ever written. Beside rows above
@@ -180,7 +182,7 @@ class Mender:
             if group.fixed:
                 hopeless = group.hopeless(block, broken)
                 lost, broken = np.concatenate([lost, broken[hopeless]]), broken[~hopeless]
-            broken = group.redraw(block, broken, rng)
+            broken = group.redraw(block, group.rearrange(block, broken, donors, rng), rng)
             broken = np.concatenate([group.exchange(block, broken, donors, compared, rng), beside])
             if broken.size and group.fixed:
                 lost = np.concatenate([lost, self._fitting(group, block, broken, compared, rng)])

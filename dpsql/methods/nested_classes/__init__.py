@@ -5,6 +5,7 @@ from dpsql.methods.nested_classes.draw import Drawn, draw, draw_parts
 from dpsql.methods.nested_classes.efforts import EFFORTS, USUAL, fit
 from dpsql.methods.nested_classes.lines import Ordering, Scale
 from dpsql.methods.nested_classes.model import NestedClasses, expected, uniform
+from dpsql.methods.nested_classes.nobody import absent, barred, without
 from dpsql.methods.nested_classes.order import ordered
 from dpsql.methods.nested_classes.shapes import (
     GAPS,
@@ -34,6 +35,8 @@ __all__ = [
     "Scale",
     "Shape",
     "TableShape",
+    "absent",
+    "barred",
     "blocks",
     "cut",
     "draw",
@@ -48,4 +51,5 @@ __all__ = [
     "total",
     "unfolded",
     "uniform",
+    "without",
 ]

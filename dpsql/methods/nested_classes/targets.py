@@ -96,7 +96,7 @@ def targets(shape: Shape, blocks: Sequence[Block], values: Sequence[FloatArray],
     unit = max(strength, 1.0) ** 2
     tables = range(len(shape.tables))
     lengths, groups = [sum(shape.extended(t)) for t in tables], [shape.group_count(t) for t in tables]
-    known = _smooth(shape, _known(blocks, values, precisions))
+    known = _smooth(shape, column_shares(blocks, values, precisions))
     found = Targets(
         shape, strength, _one_way(shape, known), tuple(_empty(n) for n in lengths),
         tuple(_empty(g, n, n) for g, n in zip(groups, lengths, strict=True)),
@@ -144,7 +144,7 @@ _Known = dict[tuple[int, int], tuple[FloatArray, FloatArray]]
 """Shares of units by the codes of columns, and the variances of their noise."""
 
 
-def _known(blocks: Sequence[Block], values: Sequence[FloatArray], precisions: Sequence[float]) -> _Known:
+def column_shares(blocks: Sequence[Block], values: Sequence[FloatArray], precisions: Sequence[float]) -> _Known:
     """Return each column's shares, from all blocks of its table that it is in but those of siblings."""
     sums: dict[tuple[int, int], FloatArray] = {}
     known: dict[tuple[int, int], float] = {}
