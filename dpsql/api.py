@@ -44,7 +44,7 @@ def protect(
     epsilon
         The limit of everything that is ever released about the table, above 0, at most 1000.
     delta
-        The limit's delta, from 1e-30 to below 1, far below 1 / (number of people).
+        The limit's delta, from 1e-30 to 0.001, far below 1 / (number of people).
     neighbors
         What one unit changes: 'add_remove' (is there or not) or 'replace_one' (has other values; the number of rows is public).
     privacy_unit

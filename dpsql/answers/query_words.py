@@ -65,7 +65,7 @@ def limiting(most: int | None, unit: str | None) -> list[str]:
         return []
     return [
         f"where rows of one {unit} meet others of the same, in a join, EXISTS or a window over sums, each side takes at "
-        f"most {most:,} of them, chosen by a hash of the row"
+        f"most {most:,} of them, chosen by a hash of the columns that are used: equal rows stay or go together"
     ]
 
 

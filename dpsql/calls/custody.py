@@ -51,7 +51,7 @@ class ProtectCall(Call):
         some_epsilon, "The limit of everything that is ever released about the table, above 0, at most 1000.", python="float | None"
     )
     delta: float | None = argument(
-        some_delta, "The limit's delta, from 1e-30 to below 1, far below 1 / (number of people).", python="float | None"
+        some_delta, "The limit's delta, from 1e-30 to 0.001, far below 1 / (number of people).", python="float | None"
     )
     neighbors: str | None = argument(
         optional(one_of(*NEIGHBORS)),

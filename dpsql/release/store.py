@@ -141,12 +141,18 @@ def check_store(context: Context, store: Path, database: str) -> None:
     """Write and read back a one-row file, so that a store which cannot take a release is found before anything is charged.
 
     What was read back once is only written from then on. Beside an encrypted database a store has to be named: releases, their
-    labels and what is drawn from them are not encrypted.
+    labels and what is drawn from them are not encrypted. Temporary files of such a database have to be.
     """
     if context.clear_beside_encrypted(database):
         raise ReleaseError(
             f"database {database} is encrypted, and its releases would lie in the clear beside it, in {store}. Say where they may: "
             f"dpsql.load(con, store='folder'), on an encrypted disk. No row was read and nothing more was charged"
+        )
+    if context.spills_in_the_clear(database):
+        raise ReleaseError(
+            f"database {database} is encrypted, and rows that do not fit into memory would lie in the clear in temp_directory: "
+            "SET GLOBAL temp_file_encryption = true, before the configuration is locked and before anything lies there. No row was "
+            "read and nothing more was charged"
         )
     cursor, usable = context.cursor, context.instance.remembered.setdefault("stores", set())
     probe = store / f".probe-{uuid.uuid4().hex}.parquet"

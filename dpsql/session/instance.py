@@ -24,7 +24,7 @@ import duckdb
 
 from dpsql.errors import ArgumentError, BudgetExceeded, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.running.interruption import Running, check
-from dpsql.session.settings import pin, repin
+from dpsql.session.settings import encrypt_spilled, pin, repin
 
 _instances: dict[str, Instance] = {}
 ANALYST = "analyst "
@@ -257,9 +257,11 @@ class Context:
                 "SELECT database_name, database_oid, path, CASE WHEN internal THEN 'internal' ELSE type END, encrypted "
                 "FROM system.main.duckdb_databases() ORDER BY 1 ASC"
             ).fetchall()
-            self.known["attached"] = [Attached(*row) for row in rows]
-        found: list[Attached] = self.known["attached"]
-        return found
+            found = self.known["attached"] = [Attached(*row) for row in rows]
+            if any(one.encrypted for one in found):  # whatever a call reads, for the custodian too
+                self.known["spilled"] = encrypt_spilled(self.cursor)
+        attached: list[Attached] = self.known["attached"]
+        return attached
 
     def store(self, database: str) -> Path:
         """Return the folder of the releases of a database: `<file>.dpsql`, or where `load(con, store=...)` says."""
@@ -267,6 +269,10 @@ class Context:
             return self.instance.store
         path = self.database_path(database)
         return path.with_name(path.name + ".dpsql") if path else self.instance.temporary_store()
+
+    def spills_in_the_clear(self, database: str) -> bool:
+        """Return whether a database is encrypted, and what of it does not fit into memory is not."""
+        return any(one.encrypted for one in self.attached() if one.name == database) and not self.known["spilled"]
 
     def clear_beside_encrypted(self, database: str) -> bool:
         """Return whether releases would lie in the clear beside a database that is encrypted, and nobody said so."""

@@ -171,6 +171,20 @@ def plans_are_sound(cursor: duckdb.DuckDBPyConnection) -> bool:
     return _switched_off(cursor) is None
 
 
+def encrypt_spilled(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Have DuckDB encrypt what does not fit into memory, for all databases; return whether it does.
+
+    Privacy: rows of an encrypted database would lie in its temporary files in the clear. The key is made for each instance.
+    """
+    asked = "SELECT system.main.current_setting('temp_file_encryption')"
+    try:
+        if cursor.execute(asked).fetchall()[0][0] not in (True, "true"):
+            cursor.execute("SET GLOBAL temp_file_encryption = true")
+        return cursor.execute(asked).fetchall()[0][0] in (True, "true")
+    except (duckdb.InvalidInputException, duckdb.CatalogException):  # locked, or something lies there already
+        return False
+
+
 def _switched_off(cursor: duckdb.DuckDBPyConnection) -> list[str] | None:
     """Return the optimizers to switch off, those that are off already among them; None where it is done."""
     row = cursor.execute("SELECT system.main.current_setting('disabled_optimizers')").fetchone()  # duckdb_settings() lists them all

@@ -39,5 +39,25 @@ def test_nothing_lies_in_the_clear_beside_it_unless_the_custodian_says_where(tmp
     with opened(path, store=folder) as con:
         assert len(con.execute(ASKED).fetchall()) == 2
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE action = 'charge'").fetchone() == (1,)
+        assert con.execute("SELECT current_setting('temp_file_encryption')").fetchone() == (True,)
     assert any(found.suffix == ".parquet" for found in folder.iterdir())
     assert b"zebra" not in path.read_bytes()
+
+
+def test_nothing_that_does_not_fit_into_memory_lies_in_the_clear(tmp_path):
+    path = tmp_path / "census.duckdb"
+    with opened(path, store=tmp_path / "releases") as con:
+        con.execute("CREATE TABLE people AS SELECT 'zebra' || i % 2 AS g FROM range(100) t(i)")
+        con.execute("CALL dp_protect('people', epsilon := 1, delta := 1e-9)")
+    for read in ("FROM dp_query_exact('SELECT count(*) FROM people')", "FROM dp_budget('people')"):  # for the custodian too
+        with opened(path, store=tmp_path / "releases") as con:
+            con.execute("SET GLOBAL temp_file_encryption = false")
+            con.execute(read)
+            assert con.execute("SELECT current_setting('temp_file_encryption')").fetchone() == (True,)
+    with opened(path, store=tmp_path / "releases") as con:
+        con.execute("SET GLOBAL temp_file_encryption = false")
+        con.execute("SET GLOBAL disabled_optimizers = 'common_subplan'")
+        con.execute("SET lock_configuration = true")
+        with pytest.raises(duckdb.Error, match="SET GLOBAL temp_file_encryption = true"):
+            con.execute("FROM dp_query('SELECT count(*) FROM people', epsilon := 0.5)")
+        assert con.execute("SELECT DISTINCT action FROM dp_ledger()").fetchall() == [("protect",)]
