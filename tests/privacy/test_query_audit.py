@@ -119,7 +119,11 @@ def _no_clamp(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_clamp_of_steps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statement.Steps, "total", lambda self, value, condition: f"coalesce(CAST(sum({value}) FILTER (WHERE {condition}) AS VARCHAR), '0')")
+    def total(self: statement.Steps, value: str, condition: str | None) -> str:
+        rows = "" if condition is None else f" FILTER (WHERE {condition})"
+        return f"coalesce(CAST(sum({value}){rows} AS VARCHAR), '0')"
+
+    patch.setattr(statement.Steps, "total", total)
 
 
 def _null_counts(patch: pytest.MonkeyPatch) -> None:
