@@ -102,7 +102,7 @@ def check(shop: Shop, place: int, said: Said, dialect: Literal["duckdb", "mysql"
         return
     before = shop.charges()
     answer = shop.room.ask("alice", said.text, dialect, said.parameters)
-    assert shop.charges() <= before + 2  # one for each release of it
+    assert shop.charges() <= before + 3  # one for each release of it: a ROLLUP of two columns has three
     if WHOLE or place % 4 == 0:
         bought = shop.charges()
         assert shop.room.ask("alice", said.text, dialect, said.parameters) == answer and shop.charges() == bought
