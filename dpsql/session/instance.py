@@ -272,12 +272,14 @@ class Context:
 
     def spills_in_the_clear(self, database: str) -> bool:
         """Return whether a database is encrypted, and what of it does not fit into memory is not."""
-        return any(one.encrypted for one in self.attached() if one.name == database) and not self.known["spilled"]
+        return self._encrypted(database) and not self.known["spilled"]
 
     def clear_beside_encrypted(self, database: str) -> bool:
         """Return whether releases would lie in the clear beside a database that is encrypted, and nobody said so."""
-        encrypted = any(one.encrypted for one in self.attached() if one.name == database)
-        return encrypted and self.instance.store is None
+        return self._encrypted(database) and self.instance.store is None
+
+    def _encrypted(self, database: str) -> bool:
+        return any(one.encrypted for one in self.attached() if one.name == database)
 
     def databases(self) -> list[str]:
         """Return the attached databases that may have books, the current one first: others than DuckDB's own have none."""

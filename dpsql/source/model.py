@@ -11,9 +11,10 @@ from dpsql.errors import UnsupportedQuery
 from dpsql.text.names import fold as fold  # also the name under which the rest of the analysis knows it
 
 UNIT = "__dp_unit"
+"""Name of the column that carries the privacy unit through a rewritten source."""
+
 HEAVY = "__dp_heavy_units"
 """A relation of units, as a name in ``Source.theirs``."""
-"""Name of the column that carries the privacy unit through a rewritten source."""
 
 ROW = "__dp_row"
 """Name of the column that carries the number of the protected table's row through the joins of a rewritten source."""
