@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
 from dpsql.numerics.arrays import FloatArray
+from dpsql.numerics.products import multiplies
 from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rows.decoding import Histograms
 from dpsql.rules.effects import places
@@ -218,6 +219,7 @@ class Group:
             good = here[self._obey({**self._values(block, partners[here]), **block.take(position, broken[here])}, len(here))]
             _swap(block, position, broken[good], partners[good])
 
+    @multiplies
     def _near(self, block: Block) -> FloatArray:
         """Return how many codes of all rows of a block make, instead of one of a combination of codes, a possible one of it."""
         assert self.cells is not None  # noqa: S101 -- for the type checker
