@@ -14,23 +14,19 @@ import numpy.typing as npt
 
 from dpsql.domains.attributes import Domain
 from dpsql.domains.decoder import Columns, Decoder
-from dpsql.numerics.arrays import FloatArray
-from dpsql.numerics.products import multiplies
 from dpsql.rows.block import Block, Codes, Places, agreement, neighbours
 from dpsql.rows.decoding import Histograms
+from dpsql.rows.possible_codes import PossibleCodes
 from dpsql.rules.effects import places
 from dpsql.rules.evaluating import FALSE, Evaluator, evaluator
 from dpsql.rules.grammar import Rule
 from dpsql.rules.possible import Choices, possible
 from dpsql.rules.reasoning import single_valued
-from dpsql.tables.emptied import Cells
 
 Mask = npt.NDArray[np.bool_]
 ROUNDS, _CANDIDATES = 6, 24
 _EXCHANGES, _IDLE = 64, 10
 """Rounds of exchanges, where possible codes are known; after how many without one they are given up."""
-_MOST_PAIRS = 1 << 22
-"""Combinations of codes that are looked at together, of rows and those to exchange with."""
 _REDRAWS, _FEWEST_REDRAWS, _LEAST_SHARE = 24, 4, 0.02
 """Tries inside bins; after how many, and below which share that worked, they are given up."""
 _REARRANGED = 40
@@ -67,14 +63,15 @@ class Group:
         ]
 
     @cached_property
-    def cells(self) -> Cells | None:
+    def codes(self) -> PossibleCodes | None:
         """In which combinations of codes a row may obey; None where that is not known."""
-        return possible(self._cursor, self.rules, self._attributes)
+        cells = possible(self._cursor, self.rules, self._attributes)
+        return None if cells is None else PossibleCodes(cells, self.positions, len(self.free))
 
     @cached_property
     def choices(self) -> Choices | None:
         """Codes of what may change, beside those of what may not; None where they are too many to look at."""
-        return None if self.cells is None else Choices(self.cells, range(len(self.free)))
+        return None if self.codes is None else Choices(self.codes.cells, range(len(self.free)))
 
     def hopeless(self, block: Block, rows: Places) -> Mask:
         """Return which rows no codes can repair, for what must stay as it is."""
@@ -163,17 +160,17 @@ class Group:
         self, block: Block, broken: Places, donors: Places, compared: Sequence[int], rng: np.random.Generator
     ) -> Places:
         """Exchange the values of one column with rows that obey; return the rows that are still broken."""
-        idle = 0
+        idle, codes = 0, self.codes
         for turn in range(_EXCHANGES if donors.size and len(self.positions) > 1 else 0):
-            if not broken.size or idle == _IDLE or (turn >= ROUNDS and self.cells is None):
+            if not broken.size or idle == _IDLE or (turn >= ROUNDS and codes is None):
                 break
             chosen = _some(donors, len(broken), rng)
             keys, others = self._chosen(compared, rng)
             partners, columns = np.full(len(broken), -1), np.zeros(len(broken), np.int64)
             candidates = neighbours(block, broken, block, chosen, keys, _CANDIDATES, rng)
-            if self.cells is not None:  # behind the alike ones, and instead of them once these have been looked at
+            if codes is not None:  # behind the alike ones, and instead of them once these have been looked at
                 first = _CANDIDATES // 2 if turn < ROUNDS else 0
-                candidates[:, first:] = self._fitting(block, broken, donors, rng, _CANDIDATES - first)
+                candidates[:, first:] = codes.fitting(block, broken, donors, rng, _CANDIDATES - first)
             step = max(1, AT_ONCE // (_CANDIDATES * len(self.positions)))
             for start in range(0, len(broken), step):
                 part = slice(start, start + step)
@@ -184,30 +181,31 @@ class Group:
             for number, position in enumerate(self.free):
                 here = once & (columns == number)
                 _swap(block, position, broken[here], partners[here])
-            if not once.any() and self.cells is None:
+            if not once.any() and codes is None:
                 break
             idle = 0 if once.any() else idle + 1
             donors, broken = np.concatenate([donors, broken[once]]), broken[~once]
-            if turn >= ROUNDS and broken.size:
-                self._move(block, broken, donors, rng)
+            if turn >= ROUNDS and broken.size and codes is not None:
+                self._move(codes, block, broken, donors, rng)
         return broken
 
-    def _move(self, block: Block, broken: Places, donors: Places, rng: np.random.Generator) -> None:
+    def _move(
+        self, codes: PossibleCodes, block: Block, broken: Places, donors: Places, rng: np.random.Generator
+    ) -> None:
         """Exchange a column of rows for which no exchange was found, such that the other row obeys still.
 
         So they may have a value with which an exchange is found the next time: of two columns of which one is the larger one, a row
         with too large a value gets one that another row could have beside a value larger still.
         """
-        assert self.cells is not None  # noqa: S101 -- for the type checker
-        candidates = self._fitting(block, broken, donors, rng, _CANDIDATES, both=False)
+        candidates = codes.fitting(block, broken, donors, rng, _CANDIDATES, both=False)
         mine = [block.codes(position)[broken][:, None].astype(np.int64) for position in self.positions]
         theirs = [block.codes(position)[candidates].astype(np.int64) for position in self.positions]
-        near, best = self._near(block), np.zeros(candidates.shape)
+        near, best = codes.near(block), np.zeros(candidates.shape)
         column = np.zeros(candidates.shape, np.int64)
         for axis in range(len(self.free)):
             after = tuple(there if a == axis else here for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))
             behind = tuple(here if a == axis else there for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))
-            score = np.where(self.cells[behind], near[after] + 1e-9, 0.0) * rng.uniform(0.5, 1.0, candidates.shape)
+            score = np.where(codes.cells[behind], near[after] + 1e-9, 0.0) * rng.uniform(0.5, 1.0, candidates.shape)
             column[score > best] = axis
             best = np.maximum(best, score)
         chosen = np.arange(len(broken)), best.argmax(axis=1)
@@ -218,61 +216,6 @@ class Group:
             here = once[columns[once] == number]
             good = here[self._obey({**self._values(block, partners[here]), **block.take(position, broken[here])}, len(here))]
             _swap(block, position, broken[good], partners[good])
-
-    @multiplies
-    def _near(self, block: Block) -> FloatArray:
-        """Return how many codes of all rows of a block make, instead of one of a combination of codes, a possible one of it."""
-        assert self.cells is not None  # noqa: S101 -- for the type checker
-        found = np.zeros(self.cells.shape)
-        for axis, position in enumerate(self.positions):
-            held = np.bincount(block.codes(position), minlength=self.cells.shape[axis])
-            found += np.expand_dims(np.tensordot(held, self.cells, (0, axis)), axis)
-        return found
-
-    def _fitting(
-        self, block: Block, broken: Places, donors: Places, rng: np.random.Generator, count: int, *, both: bool = True
-    ) -> Places:
-        """Return donors for each row with whose codes an exchange of one column may leave both with codes of rows that obey.
-
-        Where there is none any donor is returned. ``both``: or the donor alone.
-        """
-        assert self.cells is not None  # noqa: S101 -- for the type checker
-        shape = self.cells.shape
-        own, which = np.unique(self._combined(block, broken), return_inverse=True)
-        combined = self._combined(block, donors)
-        order = rng.permutation(len(donors))
-        order = order[np.argsort(combined[order], kind="stable")]
-        theirs, start, held = np.unique(combined[order], return_index=True, return_counts=True)
-        if len(own) * len(theirs) > _MOST_PAIRS:
-            some = np.sort(rng.choice(len(theirs), max(_MOST_PAIRS // len(own), 1), replace=False))
-            theirs, start, held = theirs[some], start[some], held[some]
-        left, right = np.unravel_index(own, shape), np.unravel_index(theirs, shape)
-        may = np.zeros((len(own), len(theirs)), bool)
-        for axis in range(len(self.free)):
-            one = self._with_any(right, axis)[:, left[axis]].T
-            may |= (one & self._with_any(left, axis)[:, right[axis]]) if both else one
-        may[~may.any(axis=1)] = True
-        sums = np.cumsum(may * held, axis=1)  # a row of numbers of donors after the other, each begun where the last one ended
-        ends = np.cumsum(sums[:, -1])
-        begun = (ends - sums[:, -1])[which, None]
-        wanted = begun + np.floor(rng.random((len(broken), count)) * sums[which, -1:]).astype(np.int64)
-        flat = np.searchsorted((sums + (ends - sums[:, -1])[:, None]).ravel(), wanted.ravel(), side="right")
-        place = flat.reshape(wanted.shape) % len(theirs)
-        inside = np.floor(rng.random(wanted.shape) * held[place]).astype(np.int64)
-        return np.asarray(donors[order[start[place] + inside]])
-
-    def _with_any(self, codes: Sequence[Places], axis: int) -> Mask:
-        """Return of combinations of codes whether a row may obey that has another code of one axis, for each, shape (n, codes)."""
-        assert self.cells is not None  # noqa: S101 -- for the type checker
-        every = np.arange(self.cells.shape[axis])
-        found = self.cells[tuple(every if a == axis else own[:, None] for a, own in enumerate(codes))]
-        return np.broadcast_to(found, (len(codes[axis]), every.size))
-
-    def _combined(self, block: Block, rows: Places) -> Places:
-        """Return the number of the combination of codes of each row."""
-        assert self.cells is not None  # noqa: S101 -- for the type checker
-        codes = tuple(block.codes(position)[rows].astype(np.int64) for position in self.positions)
-        return np.asarray(np.ravel_multi_index(codes, self.cells.shape), np.int64)
 
     def _chosen(self, compared: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
         """Return columns to sort candidates by, and those to compare: of the rules, and some of all others."""
