@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import duckdb
@@ -66,8 +66,9 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     ArgumentError, UnsupportedQuery
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
-    _check_functions(context, _joint(found)[0])
-    _check_tables(context, found)
+    parsed = cache(partial(serialized, context.cursor))  # most outer statements are the same with quotients and without
+    _check_functions(context, _joint(found)[0], parsed)
+    _check_tables(context, found, parsed)
     try:
         context.cursor.execute(f"DESCRIBE {_over_nothing(context, found, sources)}").fetchall()
     except duckdb.InterruptException:
@@ -303,11 +304,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _check_tables(context: Context, found: Read) -> None:
+def _check_tables(context: Context, found: Read, parsed: Callable[[str], dict[str, Any]]) -> None:
     """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
     facts, cores = Facts(context), {core.name for core, _ in found.asked}
     ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
-    for node in nodes(serialized(context.cursor, render(found.query.outer))):
+    for node in nodes(parsed(render(found.query.outer))):
         if node.get("type") != "BASE_TABLE":
             continue
         parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
@@ -317,7 +318,7 @@ def _check_tables(context: Context, found: Read) -> None:
             raise UnsupportedQuery(".".join(parts), "rows of a protected table are read outside of an aggregate")
 
 
-def _check_functions(context: Context, outer: exp.Expression) -> None:
+def _check_functions(context: Context, outer: exp.Expression, parsed: Callable[[str], dict[str, Any]]) -> None:
     """Refuse functions in the outer statement that are not DuckDB's own, or not as it ships them, or that do more than compute."""
     allowed = _own()
     for node in outer.find_all(exp.Anonymous):
@@ -326,8 +327,7 @@ def _check_functions(context: Context, outer: exp.Expression) -> None:
             said = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
             raise UnsupportedQuery(f"{name}()", said)
 
-
-    names = {str(node["function_name"]) for node in nodes(serialized(context.cursor, render(outer))) if node.get("function_name")}
+    names = {str(node["function_name"]) for node in nodes(parsed(render(outer))) if node.get("function_name")}
     changed = catalog_of(context).changed_function(names | _OF_ANSWERS)
     if changed is not None:
         raise UnsupportedQuery(f"function {changed!r}", "a macro or a function of this database gives it another meaning; DROP it")

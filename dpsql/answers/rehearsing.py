@@ -65,6 +65,12 @@ def rehearse(
         [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
         for calls, each in zip(purchases, sources, strict=True)
     ]
+    shape = _mark(found, purchases, sources, plans) if mark else ""
+    if shape and context.analyst is not None:
+        shape = f"{context.analyst} {shape}"
+    if shape in done:
+        done[mark] = None
+        return
     try:
         cores = [
             [_part(context, *one) for one in zip(sources_, calls, plans_, strict=True)]
@@ -83,7 +89,7 @@ def rehearse(
         ) from None
     if len(done) >= MOST_KNOWN:
         done.clear()
-    done[mark] = None
+    done[mark] = done[shape] = None
 
 
 def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: QueryPurchase) -> bool:
@@ -94,9 +100,19 @@ def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: Q
     return source.ledger.purchase(uses.asked(context, source, call).release) is None
 
 
-def _mark(found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]]) -> str:
-    """Return what says that two rehearsals are the same."""
+def _mark(
+    found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
+    plans: Sequence[Sequence[Plan]] = (),
+) -> str:
+    """Return what says that two rehearsals are the same.
+
+    ``plans``: of the purchases. Then it does not matter which rows are asked for: made-up ones stand in their place, and what is
+    done with them is in the plan.
+    """
     asked = [{**call.canonical(), "epsilon": None} for calls in purchases for call in calls]
+    if plans:
+        made = [[plan.mechanism, _of(plan).to_json()] for each in plans for plan in each]
+        asked = [{**one, "query": {**one["query"], "rows": None}, "plan": plan} for one, plan in zip(asked, made, strict=True)]
     types = [[column.sql_type for column in source.source.columns] for each in sources for source in each]
     text = None if found.call.confidence is None else found.call.sql  # intervals are made of what stands around the aggregates, too
     return json.dumps([text, found.call.confidence, asked, types], sort_keys=True, default=str)
@@ -108,7 +124,7 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     columns = [(column.name, column.sql_type) for column in source.columns]
     carried = [(name, "INTEGER") for name in (source.unit, source.row) if name is not None]
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
-    made = replace(protected, source=replace(source, sql=sql))
+    made = replace(protected, source=source.over(sql))
     plan = _smaller(plan)
     reader = DuckReader(context.cursor)  # made-up rows are here, wherever the others are
     with before(reader, made, _of(plan)) as early:

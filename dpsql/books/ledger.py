@@ -388,21 +388,24 @@ class Ledger(Linked):
         protection = self.protection()
         return protection is not None and fits(protection.budget, self.charges(), charge)
 
-    def mark(self, release: str, action: str, contents: str | None = None) -> None:
-        """Write what became of a charged release.
+    def mark(self, release: str, action: str, contents: str | None = None) -> Purchase | None:
+        """Write what became of a charged release; return the purchase as it is then, None where nothing was written.
 
         That is: it is stored ('store'), reading it failed for good ('fail'), or it is refunded because no row was read ('refund').
         The first outcome is final: it decides which noisy counts (``contents``, their SHA-256) are the release, or that there are
         none. A later one changes nothing.
         """
+        rows: list[tuple[Any, ...]] = []
 
         def decide() -> dict[str, Any] | None:
-            purchase = self.purchase(release)
+            rows[:] = self._rows(_PURCHASE, release=release)
+            purchase = _counting(release, rows)
             if purchase is None or purchase.status != "charged":
                 return None
             return {"action": action, "release": release, "contents": contents}
 
-        self._append(decide)
+        made = self._append(decide)
+        return None if made is None else _counting(release, [*rows, tuple(made.get(name) for name in _PURCHASE)])
 
     def condition(self) -> str:
         """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""

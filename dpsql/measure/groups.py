@@ -43,5 +43,5 @@ def listed_groups(cursor: duckdb.DuckDBPyConnection, groups: Sequence[Keys]) -> 
     """Give private groups that were released as a relation: their places in ``ord``, the texts of their keys in k0, k1, ..."""
     columns = [list(range(len(groups))), *(list(column) for column in zip(*groups, strict=True))]
     texts = ", ".join(f"unnest(CAST(${i + 1} AS VARCHAR[])) AS k{i - 1}" for i in range(1, len(columns)))
-    with temporary_table(cursor, "groups", f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns, secret=False) as name:
-        yield name
+    with temporary_table(cursor, "groups", f"SELECT unnest(CAST($1 AS BIGINT[])) AS ord, {texts}", columns, secret=False) as made:
+        yield made.name

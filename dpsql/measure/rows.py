@@ -21,14 +21,11 @@ from dpsql.release.queried import QueryPlan
 from dpsql.session.settings import plans_are_sound
 from dpsql.text.relation import identifier, literal
 
-_ABOVE, _ELSEWHERE = 1, 2
-
 
 def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str] | None:
-    """Return the statements that ask whether any unit may have more rows than the plan lets it have, and give those units.
+    """Return the statements that ask whether a table is not DuckDB's own, and for units that may have more rows than the plan lets.
 
-    The first has a row with `_ABOVE` if there is one, and a row with `_ELSEWHERE` if a table is not DuckDB's own. None where it
-    can't be asked.
+    The first has a row for every such database. None where it can't be asked.
 
     Privacy: secret. A unit that is not among them has no row that has to be left out, and the statements of the same snapshot may
     read its rows as they are: their counters are those that bounded rows have. What makes a row of it out of a row of the source
@@ -57,11 +54,10 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
         found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
     databases = ", ".join(sorted({literal(table.database) for table in tables}))
     attached = (
-        f"SELECT {_ELSEWHERE} FROM system.main.duckdb_databases() "  # noqa: S608 -- generated
+        "SELECT database_name FROM system.main.duckdb_databases() "  # noqa: S608 -- generated
         f"WHERE database_name IN ({databases}) AND type <> 'duckdb'"
     )
-    units = f"WITH {rows} AS (\n{source.sql}\n) {found}"
-    return f"(SELECT {_ABOVE} FROM ({units}) LIMIT 1) UNION ALL ({attached})", units  # noqa: S608 -- generated
+    return attached, f"WITH {rows} AS (\n{source.sql}\n) {found}"
 
 
 @contextmanager
@@ -75,15 +71,15 @@ def heavy_units(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, p
     if asked is None:
         yield None
         return
-    whether, units = asked
-    found = {row[0] for row in guarded(cursor, whether).fetchall()}
-    if not found:
-        yield NOBODY
-    elif _ELSEWHERE in found or plan.different or not plans_are_sound(cursor):
-        yield None  # of rows that are different there are far fewer, so that most of the units found are not heavy
-    else:
-        with temporary_table(cursor, "units", units) as name:
-            yield name
+    attached, units = asked
+    if guarded(cursor, attached).fetchall() or not plans_are_sound(cursor):
+        yield None
+        return
+    with temporary_table(cursor, "units", units) as found:
+        if not found.rows:
+            yield NOBODY
+        else:  # of rows that are different there are far fewer, so that most of the units found are not heavy
+            yield None if plan.different else found.name
 
 
 @contextmanager
@@ -92,5 +88,5 @@ def held_rows(cursor: duckdb.DuckDBPyConnection, select: str | None) -> Iterator
     if select is None:
         yield None
         return
-    with temporary_table(cursor, "rows", select) as name:
-        yield name
+    with temporary_table(cursor, "rows", select) as made:
+        yield made.name

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -17,11 +17,18 @@ from dpsql.source.listed import noted
 from dpsql.text.relation import identifier
 
 
+class Temporary(NamedTuple):
+    """A temporary table: its name, as SQL, and its number of rows."""
+
+    name: str
+    rows: int
+
+
 @contextmanager
 def temporary_table(
     cursor: duckdb.DuckDBPyConnection, what: str, select: str, values: Sequence[Any] = (), *, secret: bool = True
-) -> Iterator[str]:
-    """Give the name of a temporary table, as SQL, as long as it is needed.
+) -> Iterator[Temporary]:
+    """Make a temporary table for as long as it is needed.
 
     Parameters
     ----------
@@ -36,12 +43,10 @@ def temporary_table(
     name = identifier(f"dpsql_{what}_{secrets.token_hex(8)}")
     text = f"CREATE TEMP TABLE {name} AS {select}"
     with noted(cursor, "table"):
-        if secret:
-            guarded(cursor, text, values or None)
-        else:
-            cursor.execute(text, values)
+        made = guarded(cursor, text, values or None) if secret else cursor.execute(text, values)
+        rows = int(made.fetchall()[0][0])
     try:
-        yield name
+        yield Temporary(name, rows)
     finally:
         with suppress(duckdb.TransactionException), noted(cursor, "dropped"):  # a statement failed: it goes with its transaction
             cursor.execute(f"DROP TABLE {name}")

@@ -109,16 +109,17 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         _fail(context, protected, purchase, path, note)
         return in_force(protected, name)
     try:
-        protected.ledger.mark(name, "store", contents)
+        now = protected.ledger.mark(name, "store", contents)
     except LedgerError as error:
         if not error.uncertain:  # rolled back: these counts are not the release's
             identity.draft_of(path, contents).unlink(missing_ok=True)
         raise
     finally:
         note.forget(path.parent)
-    now = in_force(protected, name)
-    if now.contents != contents:  # another process was faster
-        identity.draft_of(path, contents).unlink(missing_ok=True)
+    if now is None:  # another process was faster
+        now = in_force(protected, name)
+        if now.contents != contents:
+            identity.draft_of(path, contents).unlink(missing_ok=True)
     return now
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -196,6 +196,10 @@ class Source:
     def meets(self) -> bool:
         """Whether rows of people are combined or joined with one another: then DuckDB's plans have to be sound."""
         return self.local or bool(self.linked)
+
+    def over(self, sql: str) -> Source:
+        """Return a source of the same columns that reads other rows, and no row of its tables."""
+        return replace(self, sql=sql, theirs=None)
 
 
 @dataclass(frozen=True)

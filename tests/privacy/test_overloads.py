@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -114,10 +115,10 @@ def test_tables_of_our_own_hide_nobody_elses_function(when: str, looked: bool, m
     def reading(*given: Any) -> Any:
         if when == "while it is made":
             register(other)
-        out = guarded(*given)
+        made = guarded(*given).fetchall()
         if looked:
             functions.overloaded(cursor)
-        return out
+        return SimpleNamespace(fetchall=lambda: made)
 
     monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
     monkeypatch.setattr(temporary, "guarded", reading)
@@ -139,7 +140,8 @@ def test_numbers_are_allowed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cursor, times, made = con.cursor(), [], listed._listing
     for _ in range(2):
         functions.overloaded(cursor)
-    monkeypatch.setattr(temporary, "guarded", lambda *given: [guarded(*given), functions.overloaded(cursor)][0])
+    seen = SimpleNamespace(fetchall=lambda: [(1,)])
+    monkeypatch.setattr(temporary, "guarded", lambda *given: (guarded(*given), functions.overloaded(cursor), seen)[-1])
     with temporary_table(cursor, "rows", "SELECT 1 AS x"):
         monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
         con.execute("CREATE TEMP TABLE takes_as_many AS SELECT 1 AS x")

@@ -13,8 +13,9 @@ from pairwise import WHOLE
 from prepared import beside
 
 import dpsql
-from dpsql.answers import auto, held
+from dpsql.answers import auto, held, rehearsing
 from dpsql.kinds import plans
+from dpsql.session.instance import Instance
 
 TYPES = (
     "BOOLEAN", "TINYINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL(9, 2)", "DECIMAL(38, 10)", "DATE", "TIME",
@@ -133,3 +134,56 @@ def test_what_the_first_part_buys_answers_the_second(every: duckdb.DuckDBPyConne
     before = charged(every)
     first, second = every.execute(f"FROM dp_query('{twice}', epsilon := 0.01)").fetchall()
     assert charged(every) == before + 1 and {int(first[1])} & {int(x) for x in second}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT s, count(*) FROM every WHERE n % 7 <> {} GROUP BY s",
+        "SELECT sum(n) FROM every WHERE n % 7 <> {}",
+        "SELECT avg(m) FROM (SELECT uid, max(n) AS m FROM every WHERE n % 7 <> {} GROUP BY uid)",
+        "SELECT s, sum(many.n) FROM every JOIN many USING (uid) WHERE many.n % 7 <> {} GROUP BY s",
+    ],
+)
+def test_no_protected_row_is_read(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even of units that made-up rows have as well, as NULL or 0: of these there are more rows than a unit may have."""
+    con = duckdb.connect()
+    dpsql.load(con, user="tester")
+    con.execute("CREATE TABLE every (uid BIGINT PRIMARY KEY, n BIGINT, s VARCHAR)")
+    con.execute("CREATE TABLE many AS SELECT CASE WHEN i % 5 > 0 THEN i % 5 - 1 END AS uid, i % 9 AS n FROM range(90) AS numbers(i)")
+    con.execute("INSERT INTO every SELECT i, i % 9, 'abc'[1 + i % 3] FROM range(60) AS numbers(i)")
+    dpsql.protect(con, "every", epsilon=1000, delta=1e-6, privacy_unit="uid", max_contributions=1)
+    con.execute("CALL dp_link('many', 'uid', parent := 'every', max_rows := 3, orphans := 'unit')")
+    con.execute("CALL dp_declare('every', 's', categories := ['a', 'b', 'c'])")
+    con.execute("CALL dp_declare('every', 'n', lower := 0, upper := 9); CALL dp_declare('many', 'n', lower := 0, upper := 9)")
+    con.execute("FROM dp_query('SELECT count(*) FROM every', epsilon := 0.01)").fetchall()  # from now on plans are sound
+    executed: list[str] = []
+    rehearsed: list[str] = []
+
+    class Noting:
+        def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+            self.cursor = cursor
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "execute":
+                return lambda text, *values: (executed.append(text.strip()), self.cursor.execute(text, *values))[1]
+            return getattr(self.cursor, name)
+
+    def noted(*given: Any) -> Any:
+        start = len(executed)
+        made = part(*given)
+        rehearsed.extend(executed[start:])
+        return made
+
+    part, take = rehearsing._part, Instance.take
+    monkeypatch.setattr(rehearsing, "_part", noted)
+    monkeypatch.setattr(Instance, "take", lambda self: Noting(take(self)))
+    monkeypatch.setattr(Instance, "give", lambda self, cursor: cursor.cursor.close())
+    con.execute(f"FROM dp_query('{sql.format(1)}', epsilon := 0.01)").fetchall()
+    charge = next(i for i, text in enumerate(executed) if text.startswith("INSERT INTO") and "ledger" in text)
+    assert any("__dp_unit" in text for text in rehearsed)
+    named = [text for text in executed[:charge] if '"every"' in text or '"many"' in text]
+    assert named and not [text for text in named if not text.startswith("DESCRIBE ")]
+    done = len(rehearsed)
+    con.execute(f"FROM dp_query('{sql.format(2)}', epsilon := 0.01)").fetchall()
+    assert len(rehearsed) == done, "other rows are not another rehearsal"
