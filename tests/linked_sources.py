@@ -165,6 +165,8 @@ LOCAL = (
     "SELECT code FROM procedures WHERE visit > 0 AND visit NOT IN (SELECT visit FROM labs WHERE value = 1 AND visit IS NOT NULL)",
     "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = q.visit AND a.value > 0)",
     "SELECT code FROM procedures q WHERE NOT EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price)",
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.code = q.code AND r.price <> q.price AND r.price > 0)",
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price AND r.code <> q.code)",
     "SELECT cost FROM visits v, procedures q, wards w WHERE q.visit = v.visit AND w.ward = v.ward AND NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = q.visit AND a.value = w.floor) AND EXISTS (SELECT 1 FROM procedures r WHERE r.visit = v.visit AND r.code = 'x')",
     "SELECT age FROM patients p WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient = p.patient AND cost > 0.1)",
     "SELECT p.age FROM patients p LEFT JOIN visits v USING (patient) WHERE NOT EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit)",

@@ -67,6 +67,8 @@ EXACT = (
     "SELECT a.age FROM visits a ANTI JOIN (SELECT patient FROM visits WHERE age > 80) b ON a.patient = b.patient",
     # EXISTS and IN
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day)",
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.kind = v.kind AND v.age <> w.age) AND ok",
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day AND w.age <> v.age)",
     "SELECT age FROM visits v WHERE NOT EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age > v.age) AND ok",
     "SELECT age FROM visits WHERE patient IN (SELECT patient FROM visits GROUP BY patient HAVING count(*) > 2)",
     "SELECT age FROM visits v WHERE kind IN (SELECT kind FROM visits w WHERE w.patient = v.patient AND w.ok)",

@@ -6,7 +6,8 @@ unit's rows. What is not of that kind takes at most `MOST_ROWS` rows of a unit f
 
 - joins of people's rows with people's rows, where both sides may have several of one unit, and neither is compared by a unique
   key of linked tables, of which a row meets one row at most;
-- EXISTS and IN with more than equalities, which compare rows with rows, in the same way;
+- EXISTS and IN with more than equalities, which compare rows with rows, in the same way; not EXISTS with one inequality beside
+  equalities, which the least and the greatest value decide (:mod:`dpsql.source.extremes`);
 - windows over lists, which hold a list for each row.
 
 And a value is repeated for many rows (by a window, by a join with one row a unit or a key, or with public rows) only where it has a

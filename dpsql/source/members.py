@@ -21,6 +21,7 @@ from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.combining import is_unit, is_window, same_key
 from dpsql.source.expressions import Rewriter
+from dpsql.source.extremes import Extremes
 from dpsql.source.keys import one_equality
 from dpsql.source.layers import Layer, Rows, compared, outermost, plain
 from dpsql.source.leaves import View
@@ -29,7 +30,7 @@ from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.parse import render, used
 from dpsql.source.present import is_present, keep_present
 from dpsql.source.scope import Item, Scope
-from dpsql.source.unit_joins import Joins, Meets, joined
+from dpsql.source.unit_joins import Joins, Meets, joined, unit_column
 from dpsql.source.ways import below_parent, is_leaf
 
 
@@ -77,6 +78,8 @@ class Members(Joins):
         compared = not looked_up(others, item, both) or (member and bool(perhaps))
         several = inner.unit is not None and rows.unit is not None and not rows.one and not inner.one
         if compared and several and not Meets.of(self, item, conditions, both).linear:
+            if value is None and self._by_extremes(rows, item, conditions, others, both, said, negated):
+                return
             limit(rows)
             limit(inner)
             item = inner.scope.items[0]
@@ -116,6 +119,34 @@ class Members(Joins):
                     held = exp.Column(this=identifier(link[2].ref), table=identifier(item.alias))
                     written.insert(0, exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held))
         rows.tree.append("joins", joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
+
+    def _by_extremes(
+        self, rows: Rows, item: Item, conditions: Sequence[exp.Expression], others: Sequence[exp.Expression], both: Scope,
+        said: Sequence[exp.Expression], negated: bool,
+    ) -> bool:
+        """Apply an EXISTS by the extremes of what it compares; return whether it is one that can be: see `Extremes`."""
+        found = Extremes.of(others, item, both)
+        pairs = [
+            (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
+        ]
+        if found is None or rows.unit is None or not (said or pairs):
+            return False
+        alias = rows.fresh("s")
+        written = found.equalities(alias, item, both)
+        link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
+        below = below_parent(item.node) if link is not None else None
+        if link is None or below is None:
+            grouped = found.grouped(item, item.node, (), True, alias)
+            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(alias)))
+        else:
+            grouped = found.grouped(item, below, [link[2]], False, alias)
+            if any(link[0] is c for c in said):  # it is not written for itself
+                held = exp.Column(this=identifier(link[2].ref), table=identifier(alias))
+                written.insert(0, exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held))
+        join = joined(replace(item, node=grouped), None, "LEFT" if negated else None, written)
+        rows.tree.append("joins", join)
+        rows.restrict(found.holds(alias, both, negated))
+        return True
 
     @staticmethod
     def _beside(condition: exp.Expression, outer: Scope, both: Scope) -> exp.Expression:

@@ -32,7 +32,7 @@ class Side:
     ``leaf`` is the alias of the relation that gives a protected table's rows their unit, ``column`` what it is called there: the
     protected table itself, read directly, or the parent that a linked table is joined to. ``stored``: columns that copy those of
     protected tables, in relations of which every row here has one, of its unit. ``loose``: a linked table without its parent,
-    ``chosen``: of which rows may be left out.
+    ``chosen``: of which rows may be left out, ``grouped``: with one row for those of equal keys.
     """
 
     unit: bool
@@ -43,6 +43,7 @@ class Side:
     stored: frozenset[Stored] = frozenset()
     loose: str = ""
     chosen: bool = False
+    grouped: bool = False
 
 
 class UnitLocal:
@@ -156,6 +157,8 @@ class UnitLocal:
                 return self._loose(alias, query)
             if _is_plain(query) and (below := self._below(alias, query)) is not None:
                 return below
+            if _is_grouping(query) and (below := self._grouped(alias, query)) is not None:
+                return below
             has, _ = self._query(query)
             return Side(has, frozenset([alias]) if has else frozenset(), stored=_stored(alias, query, self.hops, self.table))
         if kind in ("BASE_TABLE", "TABLE_FUNCTION"):
@@ -234,8 +237,38 @@ class UnitLocal:
         copied = ((name or place[1], stored[place]) for name, place in found if len(place) == 2 and place in stored)
         return Side(False, stored=frozenset((alias, name, *of) for name, of in copied), loose=below.loose, chosen=True)
 
+    def _grouped(self, alias: str, query: Node) -> Side | None:
+        """Return the extremes of rows of a linked table as it is stored, by columns; None if the rows are others."""
+        rows = query["from_table"]
+        inside, name = rows["subquery"]["node"], str(rows["alias"])
+        if _is_bare(inside) and _table_name(inside["from_table"]) in self.hops:
+            below: Side | None = self._loose(name, inside)
+        else:
+            below = self._below(name, inside) if _is_plain(inside) else None
+        if below is None:
+            return None
+        groups, listed = query["group_expressions"], query["select_list"]
+        keys = {_reference(group) for group in groups}
+        ends = [one for one in listed if one.get("class") == "FUNCTION"]
+        given = [child for one in ends for child in one.get("children") or [a["expression"] for a in one.get("arguments") or []]]
+        if (
+            () in keys
+            or list(map(list, query.get("group_sets") or [])) != [list(range(len(groups)))]
+            or any(str(one["function_name"]).lower() not in ("min", "max") or one.get("filter") for one in ends)
+            or len(given) != len(ends)
+            or not all(map(_column, given))
+            or not all(_reference(one) in keys for one in listed if one not in ends)
+        ):
+            raise _refused("a linked table without its parent")
+        stored: dict[tuple[str, ...], tuple[str, str]] = {(r, c): (table, column) for r, c, table, column in below.stored}
+        places = ((str(one.get("alias") or _reference(one)[1]), _reference(one)) for one in listed if one not in ends)
+        kept = frozenset((alias, shown, *stored[place]) for shown, place in places if place in stored)
+        return Side(False, stored=kept, loose=below.loose, chosen=True, grouped=True)
+
     def _member(self, left: Side, right: Side, node: Node) -> Side:
         """Return rows that have, or do not have, a partner in a linked table that is read without its parent.
+
+        Or that stand beside the one row that is made of all partners with equal keys, where these are grouped.
 
         The partner holds the key that a column on the left holds too, as the key itself or as a link to it: the row of that key,
         and so whatever links to it, is of the unit of the row on the left; where there is no such row, both are orphans, of one
@@ -280,7 +313,7 @@ class UnitLocal:
         left, right, kind = self._from(node["left"]), self._from(node["right"]), str(node["join_type"])
         if left.loose:
             raise _refused("a linked table without its parent")
-        if right.loose and kind in ("SEMI", "ANTI"):
+        if right.loose and kind in (("INNER", "LEFT") if right.grouped else ("SEMI", "ANTI")):
             return self._member(left, right, node)
         if right.loose:
             return self._held(left, right, node, kind)
@@ -331,6 +364,18 @@ def _is_plain(query: Node) -> bool:
     return (
         query.get("type") == "SELECT_NODE"
         and not any(query.get(key) for key in ("group_expressions", "modifiers", "having", "qualify", "sample"))
+        and not (query.get("cte_map") or {}).get("map")
+        and query["from_table"]["type"] == "SUBQUERY"
+        and not query["from_table"].get("sample")
+    )
+
+
+def _is_grouping(query: Node) -> bool:
+    """Whether a query is a SELECT from one subquery with GROUP BY, and nothing else."""
+    return (
+        query.get("type") == "SELECT_NODE"
+        and bool(query.get("group_expressions"))
+        and not any(query.get(key) for key in ("where_clause", "modifiers", "having", "qualify", "sample"))
         and not (query.get("cte_map") or {}).get("map")
         and query["from_table"]["type"] == "SUBQUERY"
         and not query["from_table"].get("sample")

@@ -13,8 +13,9 @@ from linked_sources import BY_UNIT, LOCAL, ROWS, Linked, table
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError, UnsupportedQuery
-from dpsql.source import analysis, members, unit_joins, unit_local, ways
+from dpsql.source import analysis, extremes, members, unit_joins, unit_local, ways
 from dpsql.source.linked import Hop, Lineage
+from dpsql.source.model import UNIT
 from dpsql.source.parse import serialized
 
 SHAPES = {
@@ -101,14 +102,17 @@ BELOW = {
     "SELECT cost FROM visits v WHERE EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit AND q.code = 'x')": 1,
     "SELECT code FROM procedures WHERE visit IN (SELECT visit FROM labs WHERE value = 1)": 1,
     "SELECT code FROM procedures WHERE visit > 0 AND visit NOT IN (SELECT visit FROM labs WHERE value = 1 AND visit IS NOT NULL)": 1,
-    "SELECT code FROM procedures q WHERE NOT EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price)": 2,
+    "SELECT code FROM procedures q WHERE NOT EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price > q.price)": 1,
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price <> q.price AND r.price > 1)": 1,
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE q.visit = r.visit AND r.price <> q.price AND r.code > q.code)": 2,
     "SELECT age FROM patients p WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.patient = p.patient AND cost > 0.1)": 1,
     "SELECT p.age FROM patients p LEFT JOIN visits v USING (patient) WHERE NOT EXISTS (SELECT 1 FROM procedures q WHERE q.visit = v.visit)": 2,
     "SELECT s FROM (SELECT visit, sum(price) AS s FROM procedures GROUP BY visit) a WHERE EXISTS (SELECT 1 FROM labs b WHERE b.visit = a.visit)": 2,
 }
 """Texts, and how often the root is read where a key that is numbered says whose row a row of the subquery is.
 
-Where rows are compared with rows, both sides are limited to so many of a unit first, and are read with it.
+Where rows are compared with rows by more than one inequality, both sides are limited to so many of a unit first, and are read
+with it.
 """
 
 
@@ -280,7 +284,30 @@ def no_key(planted) -> str:
     return "SELECT cost FROM visits v WHERE EXISTS (SELECT 1 FROM labs a WHERE a.value = v.ward)"
 
 
-FAULTS = {"another key": another_key, "no key": no_key, "another parent": another_parent, "no parent": no_parent, "the wrong column": wrong_column, "the wrong unit": wrong_unit, "a join": forgotten_unit_in_a_join}
+def extremes_of_everybody(planted) -> str:
+    """The least and the greatest value are taken of everybody's rows with the same key."""
+    real = extremes.Extremes.grouped
+
+    def grouped(self, item, node, held, unit, alias):
+        made = real(self, item, node, held, unit, alias)
+        for listed in made.this.expressions if unit else []:
+            if listed.alias == UNIT:
+                made.this.args["group"].expressions.pop(0)
+                listed.set("this", exp.Max(this=listed.this))
+        return made
+
+    planted.setattr(extremes.Extremes, "grouped", grouped)
+    return "SELECT cost FROM visits v WHERE EXISTS (SELECT 1 FROM visits o JOIN labs b ON b.visit = o.visit WHERE o.patient = v.patient AND o.ward = v.ward AND b.value <> v.visit)"
+
+
+def extremes_without_a_key(planted) -> str:
+    """They are those of rows that are read without their parents, and meet rows outside whose they are not."""
+    real = extremes.Extremes.equalities
+    planted.setattr(extremes.Extremes, "equalities", lambda self, *given: real(self, *given)[1:])
+    return "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE r.visit = q.visit AND r.code = q.code AND r.price <> q.price)"
+
+
+FAULTS = {"extremes of everybody": extremes_of_everybody, "extremes without a key": extremes_without_a_key, "another key": another_key, "no key": no_key, "another parent": another_parent, "no parent": no_parent, "the wrong column": wrong_column, "the wrong unit": wrong_unit, "a join": forgotten_unit_in_a_join}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

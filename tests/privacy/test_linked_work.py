@@ -40,7 +40,8 @@ LIMITED = {
     "SELECT p.age FROM patients p JOIN visits v USING (patient) JOIN labs a USING (visit) JOIN procedures b USING (visit)": True,
     "SELECT v.cost FROM visits v JOIN labs a USING (visit) JOIN visits w ON w.patient = v.patient": True,
     "SELECT v.cost FROM (SELECT visit, cost FROM visits UNION ALL SELECT visit, cost FROM visits) v JOIN labs a USING (visit)": True,
-    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE r.visit = q.visit AND r.price > q.price)": True,
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE r.visit = q.visit AND r.price > q.price)": False,
+    "SELECT code FROM procedures q WHERE EXISTS (SELECT 1 FROM procedures r WHERE r.visit = q.visit AND r.price > q.price AND r.code <> q.code)": True,
 }
 
 

@@ -29,10 +29,13 @@ SELF_JOINS = (
     "SELECT v.age FROM visits v JOIN loose l ON v.kind = l.kind JOIN visits w ON w.patient = v.patient",
     "SELECT patient, kind FROM visits a JOIN visits b USING (patient, kind) UNION ALL SELECT a.patient, a.kind FROM visits a JOIN visits b USING (patient, kind)",
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age <> v.age) AND ok",
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age <> v.age AND w.day > v.day)",
+    "SELECT age FROM visits v WHERE NOT EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.note > v.note)",
     "SELECT age FROM visits v WHERE kind NOT IN (SELECT kind FROM visits w WHERE w.patient = v.patient AND NOT w.ok)",
 )
 LIMITED = {
-    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day)": True,
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day)": False,
+    "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.day > v.day AND w.age <> v.age)": True,
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.kind = v.kind)": False,
     "SELECT age FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient = v.patient AND w.age + v.age = 3)": True,
     "SELECT age FROM visits v WHERE patient IN (SELECT patient FROM visits WHERE ok)": False,
