@@ -28,7 +28,7 @@ from dpsql.source.model import identifier, refuse
 from dpsql.source.parse import render, used
 from dpsql.source.patterns import check_pattern
 from dpsql.source.scope import Scope
-from dpsql.source.total import declare, literal_digits, mark
+from dpsql.source.total import declare, is_total, literal_digits, mark, sooner
 
 REASONS: dict[type[exp.Expression], tuple[str, str]] = {
     exp.Window: ("a window function", "its value depends on other rows"),
@@ -217,7 +217,11 @@ class Rewriter:
             if wider is not None:
                 out = type(node)(this=paren(wider[0]), expression=paren(wider[1]))
                 declare(out, self.scope.column_type, self.scope.type_of)
-                return out
+                short = _short((left, right), (self._digits(left), self._digits(right))) if wider[0] is not left else None
+                if short is None or symbol != "*" or not is_total(out):
+                    return out
+                wide = self.scope.type_of(out)
+                return sooner(try_cast(short, wide), out, wide)
         decimals = decimal_width(left_type) or decimal_width(right_type)
         if symbol in DECIMAL_ARITHMETIC and decimals:  # no DECIMAL holds every result: a number of 53 bits does
             return type(node)(this=paren(try_cast(left, "DOUBLE")), expression=paren(try_cast(right, "DOUBLE")))
@@ -227,6 +231,8 @@ class Rewriter:
         """Return how many digits before and after the point a rewritten number has at most: a product those of its factors."""
         if isinstance(node, exp.Paren):
             return self._digits(node.this)
+        if isinstance(node, exp.Coalesce) and is_total(node):  # a product, made in fewer digits where these are enough
+            return self._digits(node.expressions[0])
         typed = literal_digits(node) or digits(self.scope.type_of(node))
         if typed is None:
             return None
@@ -355,5 +361,20 @@ def _widened(
     return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
 
 
+def _short(sides: tuple[exp.Expression, exp.Expression], found: tuple[_Digits, _Digits]) -> exp.Expression | None:
+    """Return a product of 64 bits: NULL where a side has more digits before the point than half of what is left for them."""
+    if found[0] is None or found[1] is None or sum(len(list(side.find_all(exp.Coalesce))) for side in sides) > 1:
+        return None
+    left = _SHORT - found[0][1] - found[1][1]
+    if left < 4:
+        return None
+    second = min(found[1][0], left // 2)
+    before = (min(found[0][0], left - second), second)
+    typed = [f"DECIMAL({max(b + f[1], 1)}, {f[1]})" for b, f in zip(before, (found[0], found[1]), strict=True)]
+    return exp.Mul(this=try_cast(sides[0].copy(), typed[0]), expression=try_cast(sides[1].copy(), typed[1]))
+
+
+_SHORT = 18
+"""Digits of a DECIMAL that DuckDB computes with in 64 bits."""
 _Digits = tuple[int, int] | None
 """Digits before and after the point."""

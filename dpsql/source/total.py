@@ -68,6 +68,13 @@ def declare(node: exp.Binary, types: Types, sql_type: Callable[[exp.Expression],
         node.meta[_TOTAL] = sql_type(node)
 
 
+def sooner(first: exp.Expression, then: exp.Expression, sql_type: str) -> exp.Expression:
+    """Return the first of two total expressions of this type that is not NULL: another way to the same value, and the way."""
+    made = exp.Coalesce(this=first, expressions=[then])
+    made.meta[_TOTAL] = sql_type
+    return made
+
+
 def declare_guarded(node: exp.Expression, value: exp.Expression, sql_type: str, types: Types) -> None:
     """Say that a guarded moment is total, where the moment itself is: all that is made of it are comparisons with constants."""
     mark(value, types)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from decimal import Decimal, localcontext
 
 import duckdb
 import pytest
@@ -192,3 +193,28 @@ def test_what_would_raise_is_null(con, text, values):
     sql = rewritten(con, f"SELECT {text} AS x FROM one")
     got = [r[0] if r[0] is None or isinstance(values[0], int) else str(r[0]) for r in con.execute(sql).fetchall()]
     assert got == values or (text.startswith("strptime") and got == ["0012-01-01 00:00:00"])
+
+
+@pytest.mark.parametrize("left", ["DECIMAL(15, 2)", "DECIMAL(12, 0)", "DECIMAL(18, 6)", "DECIMAL(9, 9)"])
+@pytest.mark.parametrize("right", ["DECIMAL(15, 2)", "DECIMAL(18, 3)", "DECIMAL(4, 1)"])
+def test_products_of_few_and_of_many_digits(con, left, right):
+    """A product is made in 64 bits where the factors allow it, and in 128 where they do not: the same number, on either side of the edge."""
+    def values(kind: str) -> list[Decimal]:
+        width, scale = map(int, kind.removeprefix("DECIMAL(").rstrip(")").split(","))
+        step = Decimal(1).scaleb(-scale)
+        whole = [Decimal(10) ** digits for digits in range(width - scale + 1)]
+        edges = [sign * (edge + by * step) for edge in [Decimal(0), *whole] for by in (-1, 0, 1) for sign in (-1, 1)]
+        return sorted({value for value in edges if abs(value) < Decimal(10) ** (width - scale)})
+
+    con.execute(f"CREATE OR REPLACE TABLE factors (a {left}, b {right})")
+    pairs = [*itertools.product([*values(left), None], [*values(right), None])]
+    con.execute(f"INSERT INTO factors SELECT unnest(?::{left}[]), unnest(?::{right}[])", [[a for a, _ in pairs], [b for _, b in pairs]])
+    text = "SELECT a, b, a * b AS ab, a * (1 - b) AS other, a * b * (1 + b) AS three FROM factors"
+    with localcontext() as exactly:
+        exactly.prec = 100
+        for a, b, *found in con.execute(f"SELECT a, b, ab, other, three FROM ({rewritten(con, text)})").fetchall():
+            if a is None or b is None:
+                assert found == [None, None, None]
+                continue
+            for value, wanted in zip(found, (a * b, a * (1 - b), a * b * (1 + b)), strict=True):  # a number of 53 bits where 38 digits are too few
+                assert value == (pytest.approx(float(wanted), rel=1e-14) if isinstance(value, float) else wanted)
