@@ -71,6 +71,8 @@ def rows(context: Context, found: Release) -> list[tuple[str, str]]:
     said += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
     if read is not None:
         said += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(found.identifier))]
+    elif linked := manifest.get("linked"):  # the tables are gone
+        said.append(("rows", link_words.whose(linked["tables"], unit, linked["root"])))
     said += _share(context, found, query)
     shown = texts(context, found)
     said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]

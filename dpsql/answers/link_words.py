@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dpsql.books.entries import Purchase
@@ -29,10 +30,10 @@ def notes(protected: ProtectedSource, purchase: Purchase | None = None) -> list[
         if link is not None:
             hops[child] = replace(hop, max_rows=link.max_rows, orphans=link.orphans)
     changed = hops != today
-    tables = ", ".join(sorted(key_of(table) for table in {*protected.source.tables, *hops}))
+    tables = sorted(key_of(table) for table in {*protected.source.tables, *hops})
     unit = protected.protection.privacy_unit
     links = ", ".join(f"{key_of(hop.child)}: at most {hop.max_rows} a row of {key_of(hop.parent)}" for hop in hops.values())
-    said = [f"reads {tables}; a unit is one {unit} of {protected.key} with all its rows in all tables that are linked to it"]
+    said = [whose(tables, unit, protected.key)]
     if changed:
         said.append(f"it was read by links that were changed since ({links} then)")
     else:
@@ -44,3 +45,8 @@ def notes(protected: ProtectedSource, purchase: Purchase | None = None) -> list[
     if kept:
         said.append(f"rows of {', '.join(kept)} without a parent are those of one unit together")
     return said
+
+
+def whose(tables: Iterable[str], unit: str | None, root: str) -> str:
+    """Return in words whose rows a release of linked tables is about."""
+    return f"reads {', '.join(tables)}; a unit is one {unit} of {root} with all its rows in all tables that are linked to it"

@@ -78,9 +78,11 @@ def tell_narrowed(
     """
     if query is None or not saying.heard(context.progress):
         return
-    narrowed = {one.position for one in query.learning if one.declared}
+    narrowed = {one.position: (one.edges[0], one.edges[-1]) for one in query.learning if one.declared}
     summed = [measure for measure in query.measures if measure.kind in ("moments", "scaled")]
     for one in dict.fromkeys(v for measure in summed for v in measure.variables if v.position in narrowed):
+        if (one.lower, one.upper) == narrowed[one.position]:  # the histogram saw nothing but noise
+            continue
         text = readable.expression(arguments[one.position])
         low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"

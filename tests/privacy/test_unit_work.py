@@ -104,6 +104,7 @@ def test_nobody_with_few_rows_loses_one(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(limits, "MOST_ROWS", 1000)
     database = Database("INTEGER")
     heavy(database, 3)
+    database.con.execute("SET disabled_optimizers = 'filter_pushdown'")  # with which DuckDB 1 leaves rows of an EXISTS out
     for text in SELF_JOINS:
         wanted = len(database.con.execute(text).fetchall())
         assert sum(database.rows(database.source(text).sql).values()) == wanted, text

@@ -139,6 +139,19 @@ def test_persons_are_not_given_out(clinic, text):
     assert clinic.execute("SELECT epsilon_spent FROM dp_budget('patients')").fetchall() == before
 
 
+def test_whose_rows_a_release_is_about_is_said_when_the_tables_are_gone() -> None:
+    con = duckdb.connect()
+    dpsql.load(con, user="tester")
+    con.execute("CREATE TABLE patients (patient_id INTEGER PRIMARY KEY); CREATE TABLE visits (patient_id INTEGER, x INTEGER)")
+    dpsql.protect(con, "patients", epsilon=50, delta=1e-6, privacy_unit="patient_id", max_contributions=1)
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 4)")
+    con.execute("FROM dp_query('SELECT count(*) FROM visits', epsilon := 1, release := 'all')").fetchall()
+    said = "reads main.patients, main.visits; a unit is one patient_id of main.patients with all its rows in all tables that are linked to it"
+    for gone in ("SELECT 1", "DROP TABLE visits; DROP TABLE patients"):
+        con.execute(gone)
+        assert ("rows", said) in con.execute("FROM dp_explain('all')").fetchall()
+
+
 @pytest.mark.parametrize("join", ["patients p FULL JOIN visits v", "visits v FULL JOIN patients p", "patients p RIGHT JOIN visits v"])
 def test_the_bound_of_a_join_that_keeps_both_sides_is_that_of_the_larger(clinic, join):
     plan = f"FROM dp_plan('SELECT count(*) FROM {join} USING (patient_id)', epsilon := 1)"

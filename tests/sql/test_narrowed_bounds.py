@@ -77,6 +77,9 @@ def test_the_bounds_are_said_beside_the_answer(capsys: pytest.CaptureFixture[str
     assert "intervals are of" not in said
     con.execute("FROM dp_query('SELECT avg(cost) FROM visits', epsilon := 2, confidence := 0.9)").fetchall()
     assert "intervals are of values so counted, not of those far out" in capsys.readouterr().err
+    con.execute("DELETE FROM visits")
+    con.execute("FROM dp_query('SELECT sum(cost) FROM visits WHERE ward IS NOT NULL', epsilon := 0.001)").fetchall()
+    assert "declared bounds" not in capsys.readouterr().err, "where there is nothing but noise the declared bounds stay"
 
 
 @pytest.mark.parametrize(
