@@ -18,7 +18,7 @@ from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import AUTO, ROWS_SHARE
 from dpsql.calls.tables import RowsCall
 from dpsql.domains import unit_rows
-from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.errors import ArgumentError, DpsqlError, ReleaseError
 from dpsql.estimates import row_bounds
 from dpsql.kinds.plans import request
 from dpsql.protected.source import ProtectedSource
@@ -69,8 +69,11 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     ------
     ArgumentError, BudgetExceeded, BudgetExhausted, GrantExceeded
         Not both can be bought: nothing was charged.
+    ReleaseError
+        The name is taken: what it was bought with is not what the call says.
     """
     histogram, rest = _parts(source, call)
+    _check_name(context, source, rest)
     plan = request(context, source, rest).plan
     _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
@@ -138,6 +141,22 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
             if held.known(context, source, wanted) is not None:
                 return wanted
     return None
+
+
+def _check_name(context: Context, source: ProtectedSource, rest: QueryPurchase) -> None:
+    """Refuse a name that a query has which is not the call's, before its histogram is; in words of what the call says.
+
+    Of one that is charged and not finished it is not known here whether it is the call's.
+    """
+    if rest.release is None:
+        return
+    asked = uses.asked(context, source, rest)
+    purchase = source.ledger.purchase(asked.release) if asked.hers else None
+    if purchase is not None and purchase.status == "stored":
+        raise ReleaseError(
+            f"release {rest.release!r} was bought for a smaller epsilon, another number of rows or another question than the call "
+            "says. The same name gives back what was bought; to buy another one say release := 'another name'. Nothing was charged"
+        )
 
 
 def _check_both(

@@ -113,6 +113,16 @@ def test_a_name_is_given_to_the_query(con):
     assert [release.rsplit("-", 1)[0] for _, release, *_ in charges(con)] == ["t-contributions-mine_rows", "t-query-mine"]
 
 
+@pytest.mark.parametrize("said", ["epsilon := 2, max_rows := 'auto'", "epsilon := 1.5, max_rows := 'auto', mechanism := 'laplace'"])
+def test_a_name_that_is_taken_is_refused_in_words_of_what_was_said(con, said):
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto', release := 'taken')").fetchall()
+    before = con.execute("SELECT count(*) FROM dp_ledger('t')").fetchall()
+    with pytest.raises(duckdb.Error, match="release 'taken' was bought for a smaller epsilon, another number of rows or another question"):
+        con.execute(f"FROM dp_query('{TEXT}', {said}, release := 'taken')").fetchall()
+    assert con.execute("SELECT count(*) FROM dp_ledger('t')").fetchall() == before
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := .5, max_rows := 'auto', release := 'taken')").fetchall()
+
+
 def test_what_answers_already_needs_no_histogram(con):
     """Bought under a name, or with more aggregates, or as one of several grouping sets."""
     con.execute(f"FROM dp_query('{TEXT}', epsilon := 1, max_rows := 'auto', release := 'mine')").fetchall()
