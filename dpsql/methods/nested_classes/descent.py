@@ -9,7 +9,7 @@ where Y are the noisy shares of units, S their precisions, M the model's (`model
 rows of table t, and rho-_t the shares of their classes. The penalties are what the class of a row tells about each of its values,
 and what the class of its parent's row tells about its own: the fit pays for every nat, so that noise is not worth explaining.
 The rules are those of `latent_class` (`mixture/fit.py`, which says why): r_ti grows as a column depends less on the class,
-and what the model misses by more than 2 deviations is added to the target once.
+and what the model misses for certain (`restored.py`) is added to the target once.
 
 Privacy: post-processing of released statistics.
 
@@ -28,14 +28,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dpsql.methods.nested_classes.model import NestedClasses, slices, slot_shares
+from dpsql.methods.nested_classes.restored import certain
 from dpsql.methods.nested_classes.targets import Target, Targets
 from dpsql.numerics.adam import move
 from dpsql.numerics.products import multiplies
 
 Float32 = npt.NDArray[np.float32]
+Key = tuple[str, int, int]
+"""Kind of a matrix, the table of its left codes and that of its right ones."""
 
 _SMALLEST_SHARE, _TINY, _LOWEST_LOG = 1e-7, 1e-12, -30.0
-_RESIDUAL_FROM, _RESIDUAL_AT = 2.0, 0.4
+_RESTORED_AT = 0.55
+"""Of the steps: what is missed before is what the fit has not come to yet; behind, steps are too short to follow."""
 _REWEIGHT_FROM, _REWEIGHT_EVERY, _REWEIGHT_OFFSET = 0.3, 10, 0.05
 _ANCHOR_EVERY = 10
 _RATE, _START_DEVIATION, _START_GIVEN = 0.5, 0.5, 1.0
@@ -98,27 +102,51 @@ class Descent:
             for t in self.tables[1:]
         ]
         self.targets = self._copied()
+        self.missed: dict[Key, Float32] = {}
         self.moments = [(np.zeros_like(x), np.zeros_like(x)) for x in (*self.logits, *self.class_logits)]
 
-    def _copied(self) -> dict[tuple[str, int, int], Target]:
+    def _copied(self) -> dict[Key, Target]:
         """Return the matrices that have a measured cell; their shares are changed in the course of the fit."""
         given = self.given
-        found = {("pair", t, t): target for t, target in enumerate(given.pairs)}
+        found: dict[Key, Target] = {("pair", t, t): target for t, target in enumerate(given.pairs)}
         found |= {("sibling", t, t): target for t, target in enumerate(given.siblings)}
         found |= {("across", a, t): target for (a, t), target in given.across.items()}
         return {key: Target(x.shares.copy(), x.weights) for key, x in found.items() if x.weights.any()}
 
     def run(self) -> NestedClasses:
         """Take all steps; a fit that leaves the finite numbers is one of independent columns."""
-        correction = round(_RESIDUAL_AT * self.steps)
+        restored = round(_RESTORED_AT * self.steps)
         for step in range(1, self.steps + 1):
-            gradients = self.gradients(step, correct=step == correction)
+            gradients = self.gradients(step, keep=step == restored)
+            if step == restored:
+                self._restore()
             rate = 0.5 * _RATE * (1.0 + math.cos(math.pi * step / self.steps))
             for parameter, gradient, moments in zip((*self.logits, *self.class_logits), gradients, self.moments, strict=True):
                 move(parameter, gradient, *moments, step, rate)
         found = self.model()
         finite = all(bool(np.isfinite(part).all()) for part in (found.shares, *found.values, *found.given))
         return found if finite else self.independent()
+
+    def _restore(self) -> None:
+        """Add what the model misses for certain to the targets."""
+        for key, missed in self.missed.items():
+            (_, a, t), target = key, self.targets[key]
+            for i, rows in enumerate(self.places[a]):
+                for j, columns in enumerate(self.places[t]):
+                    if key[0] != "across" and j < i:
+                        continue  # symmetric
+                    weights = target.weights[:, rows, columns]
+                    groups = np.flatnonzero(weights.any(axis=(1, 2)))
+                    if not groups.size:
+                        continue
+                    deviation = 1.0 / (max(self.given.strength, 1.0) * math.sqrt(float(np.median(weights[groups]))))
+                    found = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
+                    if key[0] != "across" and i == j:
+                        found = (found + found.transpose(0, 2, 1)) / np.float32(2.0)
+                    target.shares[groups, rows, columns] += found
+                    if key[0] != "across" and i != j:
+                        target.shares[groups, columns, rows] += found.transpose(0, 2, 1)
+        self.missed.clear()
 
     def independent(self) -> NestedClasses:
         """Return classes that all have the given one-way tables."""
@@ -179,17 +207,17 @@ class Descent:
         return np.asarray(now.slots[t] * (above.sum(0) if self.shape.tables[t].groups else above[:, None]))
 
     @multiplies
-    def gradients(self, step: int, *, correct: bool = False) -> list[Float32]:
-        """Return the gradients with respect to all logits, and keep the loss of the error and of the penalties."""
+    def gradients(self, step: int, *, keep: bool = False) -> list[Float32]:
+        """Return the gradients with respect to all logits, and keep the loss; ``keep``: what is missed, too."""
         now = self._forward()
         back = _Forward(*([np.zeros_like(x) for x in part] for part in vars(now).values()))
         self.loss = self._singles(now, back)
         for t in self.tables:
             if ("pair", t, t) in self.targets:
                 for g, weights in enumerate(now.weights[t]):
-                    self.loss += self._pairs(t, g, now.theta[t], weights, back, correct)
+                    self.loss += self._pairs(t, g, now.theta[t], weights, back, keep)
             if t:
-                self.loss += self._chain(t, now, back, correct)
+                self.loss += self._chain(t, now, back, keep)
         if step:
             self._penalise(now, back, step)
         for t in reversed(self.tables[1:]):
@@ -246,27 +274,26 @@ class Descent:
         return loss
 
     @multiplies
-    def _pairs(self, t: int, g: int, values: Float32, weights: Float32, back: _Forward, correct: bool) -> float:
+    def _pairs(self, t: int, g: int, values: Float32, weights: Float32, back: _Forward, keep: bool) -> float:
         """Add the slopes of 1/4 sum S (V w V^T - Y)^2 of a group to those of V and w."""
-        target = self.targets["pair", t, t]
         rooted = values * np.sqrt(weights)
         residual = rooted @ rooted.T  # a product with its own transpose takes half the operations
-        loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
+        loss = self._residual(residual, ("pair", t, t), g, keep) / 2.0
         pulled = residual @ values
         back.weights[t][g] += np.float32(0.5) * np.einsum("dk,dk->k", values, pulled)
         back.theta[t] += pulled * weights
         return loss
 
     @multiplies
-    def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, correct: bool) -> float:
+    def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, keep: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
-        target, p = self.targets["sibling", t, t], self.parents[t]
+        p = self.parents[t]
         own, some = (g, slice(None)) if self.shape.tables[t].groups else (0, slice(g, g + 1))
         above = now.weights[p][some].sum(0)
         paired = now.pairs[t][own] * above
         flat = _flat(seen)
         residual = flat @ _flat(_mixed(seen, paired)).T
-        loss = self._residual(residual, target.shares[g], target.weights[g], correct) / 2.0
+        loss = self._residual(residual, ("sibling", t, t), g, keep) / 2.0
         pulled: Float32 = np.asarray(residual @ flat, flat.dtype).reshape(seen.shape)
         slope += _mixed(pulled, paired)
         crossed = np.matmul(seen.transpose(2, 1, 0), pulled.transpose(2, 0, 1)).transpose(1, 2, 0) * np.float32(0.5)
@@ -275,20 +302,18 @@ class Descent:
         return loss
 
     @multiplies
-    def _residual(self, model: Float32, shares: Float32, weights: Float32, correct: bool) -> float:
-        """Make S (M - Y) of the model's table, in place; return 1/2 sum S (M - Y)^2."""
-        if correct:
-            unit = np.float32(max(self.given.strength, 1.0))
-            limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
-            missed = shares - model
-            shares += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))
-        model -= shares
+    def _residual(self, model: Float32, key: Key, g: int, keep: bool) -> float:
+        """Make S (M - Y) of the model's table of a group, in place; return 1/2 sum S (M - Y)^2."""
+        target = self.targets[key]
+        model -= target.shares[g]
+        if keep:
+            self.missed.setdefault(key, np.zeros_like(target.shares))[g] = -model
         error = model.copy()
-        model *= weights
+        model *= target.weights[g]
         return 0.5 * float(np.vdot(error, model))
 
     @multiplies
-    def _chain(self, t: int, now: _Forward, back: _Forward, correct: bool) -> float:
+    def _chain(self, t: int, now: _Forward, back: _Forward, keep: bool) -> float:
         """Add the slopes of the siblings of a table, and of it and each of its ancestors, group by group."""
         loss, path, home = 0.0, self.shape.path(t)[::-1], self.shape.home(t)
         # Shares of the codes of a row given slot and class of the ancestor's row: `seen` by slot, `kept` of all slots.
@@ -296,7 +321,7 @@ class Descent:
         first_slope = np.zeros_like(first)
         for g in range(self.shape.group_count(t)):
             if ("sibling", t, t) in self.targets:
-                loss += self._siblings(t, g, first, first_slope, now, back, correct)
+                loss += self._siblings(t, g, first, first_slope, now, back, keep)
             shares = [now.slots[b][g] if b == home else now.slots[b].sum(0) for b in path[:-1]]
             seen, kept = [first], [_kept(first, shares[0])]
             for b, share in zip(path[1:-1], shares[1:], strict=True):
@@ -306,7 +331,7 @@ class Descent:
             for at in range(len(seen) - 1, -1, -1):
                 a, b, slope = path[at + 1], path[at], np.zeros_like(kept[at])
                 if ("across", a, t) in self.targets:
-                    loss += self._across(a, b, t, g, (seen[at], kept[at]), (slopes[at], slope), now, back, correct)
+                    loss += self._across(a, b, t, g, (seen[at], kept[at]), (slopes[at], slope), now, back, keep)
                 if at + 1 < len(seen):
                     flat = _flat(slopes[at + 1])
                     back.given[a] += kept[at].T @ flat
@@ -338,13 +363,13 @@ class Descent:
         slopes: tuple[Float32, Float32],
         now: _Forward,
         back: _Forward,
-        correct: bool,
+        keep: bool,
     ) -> float:
         """Add the slopes of a group's tables of an ancestor's columns with a row's; b is the ancestor's child table on the way.
 
         ``right``: shares of the row's codes by slot and class of the ancestor's row, and of all slots; ``slopes``: theirs.
         """
-        target, fan, some = self.targets["across", a, t], self.fans[b], self._within(t, a, g)
+        fan, some = self.fans[b], self._within(t, a, g)
         weights = now.weights[a][some].sum(0)
         seen, kept = right
         flat, theta = _flat(seen), now.theta[a]
@@ -352,7 +377,7 @@ class Descent:
         by_number = _flat((theta[fan] * weights)[:, None, :] * numbers[:, :, None])
         residual: Float32 = np.asarray((theta * weights) @ kept.T, theta.dtype)
         residual[fan] = by_number @ flat.T
-        loss = self._residual(residual, target.shares[g], target.weights[g], correct)
+        loss = self._residual(residual, ("across", a, t), g, keep)
         of_number = residual[fan].copy()
         residual[fan] = 0.0
         slope = residual @ kept
