@@ -139,7 +139,8 @@ class Descent:
                     groups = np.flatnonzero(weights.any(axis=(1, 2)))
                     if not groups.size:
                         continue
-                    deviation = 1.0 / (max(self.given.strength, 1.0) * math.sqrt(float(np.median(weights[groups]))))
+                    usual = float(np.median(weights[weights > 0.0]))  # of a cell that was measured
+                    deviation = 1.0 / (max(self.given.strength, 1.0) * math.sqrt(usual))
                     found = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
                     if key[0] != "across" and i == j:
                         found = (found + found.transpose(0, 2, 1)) / np.float32(2.0)
