@@ -141,9 +141,9 @@ class Descent:
                         continue
                     usual = float(np.median(weights[weights > 0.0]))  # of a cell that was measured
                     deviation = 1.0 / (max(self.given.strength, 1.0) * math.sqrt(usual))
-                    found = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
+                    found: Float32 = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
                     if key[0] != "across" and i == j:
-                        found = (found + found.transpose(0, 2, 1)) / np.float32(2.0)
+                        found = np.asarray((found + found.transpose(0, 2, 1)) / 2.0, np.float32)
                     target.shares[groups, rows, columns] += found
                     if key[0] != "across" and i != j:
                         target.shares[groups, columns, rows] += found.transpose(0, 2, 1)
