@@ -89,7 +89,8 @@ def rehearse(
         ) from None
     if len(done) >= MOST_KNOWN:
         done.clear()
-    done[mark] = done[shape] = None
+    if mark:
+        done[mark] = done[shape] = None
 
 
 def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: QueryPurchase) -> bool:
@@ -111,11 +112,20 @@ def _mark(
     """
     asked = [{**call.canonical(), "epsilon": None} for calls in purchases for call in calls]
     if plans:
-        made = [[plan.mechanism, _of(plan).to_json()] for each in plans for plan in each]
-        asked = [{**one, "query": {**one["query"], "rows": None}, "plan": plan} for one, plan in zip(asked, made, strict=True)]
+        read = [[_way(source), plan.mechanism, _of(plan).to_json()] for pair in zip(sources, plans, strict=True)
+                for source, plan in zip(*pair, strict=True)]
+        asked = [{**one, "query": {**one["query"], "rows": None}, "plan": plan} for one, plan in zip(asked, read, strict=True)]
     types = [[column.sql_type for column in source.source.columns] for each in sources for source in each]
     text = None if found.call.confidence is None else found.call.sql  # intervals are made of what stands around the aggregates, too
     return json.dumps([text, found.call.confidence, asked, types], sort_keys=True, default=str)
+
+
+def _way(protected: ProtectedSource) -> list[object]:
+    """Return what decides how the rows of a source are bounded and counted, beside the plan."""
+    source = protected.source
+    tables = (source.table, *source.tables, *source.public_tables)
+    where = [protected.remote is not None, any(table.is_file for table in tables)]
+    return [source.unit, source.row, source.local, source.one_per_unit, *where]
 
 
 def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, plan: Plan) -> Part:
