@@ -53,9 +53,7 @@ def rehearse(
     """
     done: dict[str, None] = context.instance.remembered.setdefault("rehearsed", {})
     priced = all(call.epsilon is not None for calls in purchases for call in calls)
-    mark = _mark(found, purchases, sources) if priced else ""  # without a price only what is bought can be given
-    if mark and context.analyst is not None:  # how long it takes does not say that another one has asked
-        mark = f"{context.analyst} {mark}"
+    mark = _mark(context, found, purchases, sources) if priced else ""  # without a price only what is bought can be given
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]
@@ -65,9 +63,7 @@ def rehearse(
         [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
         for calls, each in zip(purchases, sources, strict=True)
     ]
-    shape = _mark(found, purchases, sources, plans) if mark else ""
-    if shape and context.analyst is not None:
-        shape = f"{context.analyst} {shape}"
+    shape = _mark(context, found, purchases, sources, plans) if mark else ""
     if shape in done:
         done[mark] = None
         return
@@ -102,10 +98,10 @@ def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: Q
 
 
 def _mark(
-    found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
+    context: Context, found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
     plans: Sequence[Sequence[Plan]] = (),
 ) -> str:
-    """Return what says that two rehearsals are the same.
+    """Return what says that two rehearsals are the same: of one analyst, so that the time does not say that another has asked.
 
     ``plans``: of the purchases. Then it does not matter which rows are asked for: made-up ones stand in their place, and what is
     done with them is in the plan.
@@ -117,7 +113,7 @@ def _mark(
         asked = [{**one, "query": {**one["query"], "rows": None}, "plan": plan} for one, plan in zip(asked, read, strict=True)]
     types = [[column.sql_type for column in source.source.columns] for each in sources for source in each]
     text = None if found.call.confidence is None else found.call.sql  # intervals are made of what stands around the aggregates, too
-    return json.dumps([text, found.call.confidence, asked, types], sort_keys=True, default=str)
+    return json.dumps([context.analyst, text, found.call.confidence, asked, types], sort_keys=True, default=str)
 
 
 def _way(protected: ProtectedSource) -> list[object]:

@@ -213,12 +213,13 @@ class Rewriter:
         if kind in FLOATS:
             return out
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
-            wider = _widened(symbol, (left, right), (left_type, right_type), (self._digits(left), self._digits(right)), kind)
+            found = self._digits(left), self._digits(right)
+            wider = _widened(symbol, (left, right), (left_type, right_type), found, kind)
             if wider is not None:
                 out = type(node)(this=paren(wider[0]), expression=paren(wider[1]))
                 declare(out, self.scope.column_type, self.scope.type_of)
-                short = _short((left, right), (self._digits(left), self._digits(right))) if wider[0] is not left else None
-                if short is None or symbol != "*" or not is_total(out):
+                short = _short((left, right), found) if symbol == "*" and wider[0] is not left and is_total(out) else None
+                if short is None:
                     return out
                 wide = self.scope.type_of(out)
                 return sooner(try_cast(short, wide), out, wide)

@@ -39,11 +39,11 @@ _ENDS: dict[type[exp.Expression], tuple[str, ...]] = {
 class Extremes:
     """What connects a subquery with the rows outside: equalities of its columns, and one column that is compared otherwise.
 
-    ``equal``: conditions, with the columns inside that they fix. ``compare``: the kind of comparison, with the column inside on
-    the left. ``outside``: its other side.
+    ``equal``: what is outside of equalities, and the column inside that each fixes. ``compare``: the kind of comparison, with the
+    column inside on the left. ``outside``: its other side.
     """
 
-    equal: list[tuple[exp.Expression, Column]]
+    equal: Sequence[tuple[exp.Expression, Column]]
     compare: type[exp.Expression]
     column: Column
     outside: exp.Expression
@@ -61,7 +61,7 @@ class Extremes:
                 if own is None or own[0] is not item or any(both.resolve(c)[0] is item for c in outside.find_all(exp.Column)):
                     continue
                 if looked_up([condition], item, both) and exact(own[1].sql_type):
-                    equal.append((condition, own[1]))
+                    equal.append((outside, own[1]))
                 elif type(node) in _TURNED and _ordered(own[1].sql_type) and _kind(outside, both) == own[1].sql_type:
                     found.append((_TURNED[type(node)] if place else type(node), own[1], outside))
                 break
@@ -88,16 +88,12 @@ class Extremes:
         select.meta[COMBINING] = True
         return exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(alias)))
 
-    def equalities(self, alias: str, item: Item, both: Scope) -> list[exp.Expression]:
+    def equalities(self, alias: str, both: Scope) -> list[exp.Expression]:
         """Return the equalities with the columns of the grouped relation."""
-        made: list[exp.Expression] = []
-        for condition, column in self.equal:
-            node = condition.unnest()
-            own = plain(node.this, both) if isinstance(node.this.unnest(), exp.Column) else None
-            outside = node.expression if own is not None and own[0] is item else node.this
-            inside = exp.Column(this=identifier(column.ref), table=identifier(alias))
-            made.append(exp.EQ(this=paren(Rewriter(both)(outside)), expression=inside))
-        return made
+        return [
+            exp.EQ(this=paren(Rewriter(both)(outside)), expression=exp.Column(this=identifier(column.ref), table=identifier(alias)))
+            for outside, column in self.equal
+        ]
 
     def holds(self, alias: str, both: Scope, negated: bool) -> exp.Expression:
         """Return the condition that some row has such a value, or that none has, over the grouped relation."""

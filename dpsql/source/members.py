@@ -33,6 +33,9 @@ from dpsql.source.scope import Item, Scope
 from dpsql.source.unit_joins import Joins, Meets, joined, unit_column
 from dpsql.source.ways import below_parent, is_leaf
 
+Pair = tuple[exp.Expression, exp.Expression, Column]
+"""A condition that two keys are equal, the one outside, and the column inside."""
+
 
 @dataclass
 class Members(Joins):
@@ -86,9 +89,7 @@ class Members(Joins):
             column = column and item.column(column.name)
             both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
         written = [self._condition(c, Rewriter(both)) for c in others]
-        pairs = [
-            (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
-        ]
+        pairs = self._pairs(conditions, rows, item, both)
         own = bool(said) or bool(pairs)  # the subquery's rows are, by its conditions, those of the unit of the row outside
         same = own
         if value is not None and column is not None:
@@ -109,15 +110,12 @@ class Members(Joins):
                 refuse("EXISTS or IN", f"its rows are other people's; {advice}", at, self.view.where)
             if perhaps and not own and value is not None:
                 self._of_everybody(value, query, perhaps, at)
-            link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
-            below = below_parent(item.node) if link is not None else None
-            if link is None or below is None:
+            loose = self._loose(pairs, rows, item)
+            if loose is None:
                 written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
-            else:  # a row that is there holds the key of its parent, whose unit is that of the row outside
-                item = replace(item, node=below)
-                if any(link[0] is c for c in said):  # it is not written for itself
-                    held = exp.Column(this=identifier(link[2].ref), table=identifier(item.alias))
-                    written.insert(0, exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held))
+            else:
+                item = replace(item, node=loose[0])
+                written[:0] = self._said_key(loose[1], said, rows, item.alias)
         rows.tree.append("joins", joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
 
     def _by_extremes(
@@ -126,27 +124,45 @@ class Members(Joins):
     ) -> bool:
         """Apply an EXISTS by the extremes of what it compares; return whether it is one that can be: see `Extremes`."""
         found = Extremes.of(others, item, both)
-        pairs = [
-            (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
-        ]
+        pairs = self._pairs(conditions, rows, item, both)
         if found is None or rows.unit is None or not (said or pairs):
             return False
         alias = rows.fresh("s")
-        written = found.equalities(alias, item, both)
-        link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
-        below = below_parent(item.node) if link is not None else None
-        if link is None or below is None:
+        written = found.equalities(alias, both)
+        loose = self._loose(pairs, rows, item)
+        if loose is None:
             grouped = found.grouped(item, item.node, (), True, alias)
             written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(alias)))
         else:
-            grouped = found.grouped(item, below, [link[2]], False, alias)
-            if any(link[0] is c for c in said):  # it is not written for itself
-                held = exp.Column(this=identifier(link[2].ref), table=identifier(alias))
-                written.insert(0, exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held))
+            grouped = found.grouped(item, loose[0], [loose[1][2]], False, alias)
+            written[:0] = self._said_key(loose[1], said, rows, alias)
         join = joined(replace(item, node=grouped), None, "LEFT" if negated else None, written)
         rows.tree.append("joins", join)
         rows.restrict(found.holds(alias, both, negated))
         return True
+
+    def _pairs(self, conditions: Sequence[exp.Expression], rows: Rows, item: Item, both: Scope) -> list[Pair]:
+        """Return the conditions that say that a row inside is of the unit of the row outside, with the two sides of each."""
+        return [
+            (c, self._beside(c, rows.scope, both), pair[1]) for c in conditions if (pair := self._linked(c, item, both)) is not None
+        ]
+
+    def _loose(self, pairs: Sequence[Pair], rows: Rows, item: Item) -> tuple[exp.Subquery, Pair] | None:
+        """Return the rows of a subquery without their parents, and the pair that is their link; None where they are needed.
+
+        A row that is there holds the key of its parent, whose unit is that of the row outside.
+        """
+        link = next((one for one in pairs if self._on_link(*one, rows.scope)), None)
+        below = below_parent(item.node) if link is not None else None
+        return None if link is None or below is None else (below, link)
+
+    @staticmethod
+    def _said_key(link: Pair, said: Sequence[exp.Expression], rows: Rows, alias: str) -> list[exp.Expression]:
+        """Return a link as a condition, where it is among those that are not written for themselves; else nothing."""
+        if not any(link[0] is c for c in said):
+            return []
+        held = exp.Column(this=identifier(link[2].ref), table=identifier(alias))
+        return [exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held)]
 
     @staticmethod
     def _beside(condition: exp.Expression, outer: Scope, both: Scope) -> exp.Expression:

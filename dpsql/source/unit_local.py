@@ -157,7 +157,7 @@ class UnitLocal:
                 return self._loose(alias, query)
             if _is_plain(query) and (below := self._below(alias, query)) is not None:
                 return below
-            if _is_grouping(query) and (below := self._grouped(alias, query)) is not None:
+            if _is_plain(query, grouped=True) and (below := self._grouped(alias, query)) is not None:
                 return below
             has, _ = self._query(query)
             return Side(has, frozenset([alias]) if has else frozenset(), stored=_stored(alias, query, self.hops, self.table))
@@ -359,23 +359,13 @@ def _is_bare(query: Node) -> bool:
     return classes <= {"COLUMN_REF", "FUNCTION", "CONSTANT"} and called <= {"encode", "decode", "left"}
 
 
-def _is_plain(query: Node) -> bool:
-    """Whether a query is a SELECT from one subquery, with or without WHERE."""
+def _is_plain(query: Node, *, grouped: bool = False) -> bool:
+    """Whether a query is a SELECT from one subquery, with or without WHERE; ``grouped``: with GROUP BY, and without WHERE."""
+    without = "where_clause" if grouped else "group_expressions"
     return (
         query.get("type") == "SELECT_NODE"
-        and not any(query.get(key) for key in ("group_expressions", "modifiers", "having", "qualify", "sample"))
-        and not (query.get("cte_map") or {}).get("map")
-        and query["from_table"]["type"] == "SUBQUERY"
-        and not query["from_table"].get("sample")
-    )
-
-
-def _is_grouping(query: Node) -> bool:
-    """Whether a query is a SELECT from one subquery with GROUP BY, and nothing else."""
-    return (
-        query.get("type") == "SELECT_NODE"
-        and bool(query.get("group_expressions"))
-        and not any(query.get(key) for key in ("where_clause", "modifiers", "having", "qualify", "sample"))
+        and not any(query.get(key) for key in (without, "modifiers", "having", "qualify", "sample"))
+        and (bool(query.get("group_expressions")) or not grouped)
         and not (query.get("cte_map") or {}).get("map")
         and query["from_table"]["type"] == "SUBQUERY"
         and not query["from_table"].get("sample")
