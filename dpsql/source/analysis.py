@@ -38,7 +38,8 @@ the property and p is public:
   rows that tie in all columns of the layer are the same row;
 - ``UNION``, ``EXCEPT`` and ``INTERSECT``, with or without ALL, of r and s with ``__dp_unit`` in one place: they compare whole rows,
   so a row of unit u is kept or dropped by rows of unit u; DISTINCT is GROUP BY;
-- ``r [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN s ON r.__dp_unit = s.__dp_unit AND c``: a row meets rows of its own unit, or none;
+- ``r [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN s ON r.__dp_unit = s.__dp_unit AND c``: a row meets rows of its own unit, or none,
+  with IS NOT DISTINCT FROM in place of ``=`` as well, by which rows without a unit meet each other;
   the unit of the result is that of a side which is there in every row, or of the side that is there (COALESCE);
 - ``r [LEFT | SEMI | ANTI | CROSS] JOIN p ON c``: a row meets rows of p, whatever r has besides. Rows of p that meet nothing are
   never in the result.
@@ -76,7 +77,7 @@ is linked itself:
   and u the unit of that row. The row of the key v is of unit u, for the row outside is that one or links to it; so every row that
   links to v is in R(u) by definition, and partners are sought in R(u) alone. Where there is no row of the key v, both are orphans,
   and u is NULL. The answer is that of the text as well if no orphan is a row and the root's unit is NOT NULL; elsewhere units
-  are compared too, since NULL meets nobody.
+  are compared too.
 
 How many rows a unit has after such joins is not bounded by anything here: links state numbers of rows (``Source.most``), which
 are a default for whoever bounds. Counting keeps so many rows of each unit, chosen by that unit's rows alone, and its

@@ -20,6 +20,15 @@ class Listing(Analysis):
 
     local = True
 
+    def may_lack_unit(self) -> bool:
+        """Return whether rows may be of the unit NULL: linked ones that are orphans, or the root's own without a unit."""
+        lineage = next(iter(self.lineages.values()), None)
+        if lineage is None:
+            return True
+        unit = self.ways.unit(lineage)
+        nullable = [column.nullable for column in self.catalog.columns(lineage.root) if column.name == unit] != [False]
+        return nullable or any(hop.orphans != "drop" for one in self.lineages.values() for hop in one.hops)
+
     def _entries(self, node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expression]]:
         """Return the list after SELECT with * written out; '' is the name of what has none."""
         found: list[tuple[str, exp.Expression]] = []

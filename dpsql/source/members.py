@@ -112,7 +112,7 @@ class Members(Joins):
                 self._of_everybody(value, query, perhaps, at)
             loose = self._loose(pairs, rows, item)
             if loose is None:
-                written.insert(0, exp.EQ(this=rows.unit.copy(), expression=inner.unit.copy()))
+                written.insert(0, self._one_unit(rows.unit, inner.unit.copy(), said=_by_equality(said)))
             else:
                 item = replace(item, node=loose[0])
                 written[:0] = self._said_key(loose[1], said, rows, item.alias)
@@ -132,7 +132,7 @@ class Members(Joins):
         loose = self._loose(pairs, rows, item)
         if loose is None:
             grouped = found.grouped(item, item.node, (), True, alias)
-            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(alias)))
+            written.insert(0, self._one_unit(rows.unit, unit_column(alias), said=_by_equality(said)))
         else:
             grouped = found.grouped(item, loose[0], [loose[1][2]], False, alias)
             written[:0] = self._said_key(loose[1], said, rows, alias)
@@ -175,7 +175,7 @@ class Members(Joins):
         """Return whether an equality says that a row of a linked table is one of the unit of the row outside.
 
         ``key``: the side of it that is a column outside, of a table that is read as it is. Where an orphan could be a row, or a row
-        of the root have no unit, the units themselves are compared: NULL meets nobody.
+        of the root have no unit, the units themselves are compared.
         """
         found = plain(key, outer)
         if found is None or found[0].outer or not is_leaf(found[0].node):
@@ -185,10 +185,8 @@ class Members(Joins):
         lineage = analysis.lineages.get(inside.home) if inside.home is not None else None
         if lineage is None or outside.sql_type != inside.sql_type or not one_equality(inside.sql_type):
             return False
-        hop, hops = lineage.hops[0], [hop for one in analysis.lineages.values() for hop in one.hops]
-        unit = analysis.ways.unit(lineage)
-        kept = [c.nullable for c in analysis.catalog.columns(lineage.root) if c.name == unit] != [False]
-        if kept or any(one.orphans != "drop" for one in hops) or fold(inside.origin or "") != fold(hop.column):
+        hop = lineage.hops[0]
+        if analysis.may_lack_unit() or fold(inside.origin or "") != fold(hop.column):
             return False
         return (hop.parent, fold(hop.parent_column)) in outside.keys
 
@@ -294,3 +292,8 @@ class Members(Joins):
     @staticmethod
     def _combines(node: exp.Expression) -> bool:
         return bool(outermost(node, lambda n: is_aggregate(n) or is_window(n)))
+
+
+def _by_equality(said: Sequence[exp.Expression]) -> bool:
+    """Return whether some condition says with ``=``, or with IN, that units are equal: then it is true of no unit that is NULL."""
+    return any(not isinstance(condition.unnest(), exp.NullSafeEQ) for condition in said)

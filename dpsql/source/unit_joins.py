@@ -1,8 +1,9 @@
 """Joins and EXISTS or IN of unit-local relations: rows of people meet rows of the same person, or public rows.
 
 A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition, whatever else the text says; the text
-has to say it too, in its own words. NULL equals no unit: rows without a unit meet nobody's, not even each other, and that depends
-on rows without a unit alone. RIGHT and FULL joins become a layer of their own, whose unit is that of the side that is there.
+has to say it too, in its own words. Where its words are ``=`` between units, rows without a unit (NULL) meet nobody, as the text says;
+where they are IS NOT DISTINCT FROM, or a link, such rows are those of one unit, and meet each other. RIGHT and FULL joins become a
+layer of their own, whose unit is that of the side that is there.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ class Joins:
             item.node = without_parent(item.node)  # the row on the left is its parent, and of the same unit
             written.insert(0, held)
         elif units and rows.unit is not None:
-            written.insert(0, exp.EQ(this=rows.unit.copy(), expression=unit_column(item.alias)))
+            said = any(isinstance(c.unnest(), exp.EQ) for c in known if self._same_unit(c, rows.scope, item, both))
+            written.insert(0, self._one_unit(rows.unit, unit_column(item.alias), said=said))
             written += [self._condition(c, Rewriter(both)) for c in known if self._linked(c, item, both) and c not in given]
         if kind in ("SEMI", "ANTI"):
             rows.tree.append("joins", joined(item, kind, None, written))
@@ -177,6 +179,11 @@ class Joins:
         if not side:
             keep_present(rows.scope, given)
         return rows
+
+    def _one_unit(self, left: exp.Expression, right: exp.Expression, *, said: bool) -> exp.Expression:
+        """Return the condition that two rows are of one unit; ``said``: the text has it as ``=``, which is true of no NULL."""
+        equal = exp.EQ if said or not self.analysis.may_lack_unit() else exp.NullSafeEQ
+        return equal(this=left.copy(), expression=right)
 
     def _two_people(self) -> str:
         """Return why rows of people do not meet here, and what to write."""

@@ -425,7 +425,8 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _pair(node: Node) -> tuple[str, str]:
-    return (_unit_of(node["left"]), _unit_of(node["right"])) if node.get("type") == "COMPARE_EQUAL" else ("", "")
+    same = node.get("type") in ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+    return (_unit_of(node["left"]), _unit_of(node["right"])) if same else ("", "")
 
 
 def _text(node: Node) -> str:
