@@ -71,6 +71,8 @@ class Members(Joins):
         if isinstance(value, exp.Tuple):
             no = "NOT " * negated
             refuse(f"(a, b) {no}IN (SELECT ...)", f"write {no}EXISTS (SELECT ... WHERE a = x AND b = y)", at, self.view.where)
+        query = _as_set(query, value is None)
+        self._check_reached(rows, query, value is not None, at)
         inner, conditions, column = self._inner(rows, query, value is not None, at)
         item = inner.scope.items[0]
         both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
@@ -195,10 +197,7 @@ class Members(Joins):
     ) -> tuple[Rows, list[exp.Expression], Column | None]:
         """Return the rows of a subquery, conditions that connect them with the rows outside, and the column that IN compares."""
         analysis = self.analysis
-        simple = isinstance(query, exp.Select) and not any(
-            query.args.get(k) for k in ("group", "having", "qualify", "distinct", "limit")
-        )
-        if not isinstance(query, exp.Select) or not simple or any(self._combines(e) for e in query.expressions):
+        if not isinstance(query, exp.Select) or not self._is_simple(query):
             relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
             item = analysis._nested(relation, exp.Table(), "", self.view)
             below = analysis.over(item)
@@ -223,6 +222,25 @@ class Members(Joins):
         out = layer.close()
         out.scope.items[:] = out.scope.items[-1:] if out.scope.items and out.scope.items[-1].columns else out.scope.items[:1]
         return out, conditions, column
+
+    def _is_simple(self, query: exp.Select) -> bool:
+        """Return whether a subquery's rows are those that its WHERE keeps."""
+        combined = any(query.args.get(key) for key in ("group", "having", "qualify", "distinct", "limit"))
+        return not combined and not any(self._combines(listed) for listed in query.expressions)
+
+    def _check_reached(self, rows: Rows, query: exp.Expression, valued: bool, at: exp.Expression) -> None:
+        """Refuse columns of the rows outside where they cannot connect rows: below something that combines, or deeper."""
+        outside = {fold(item.name) for item in rows.scope.items if item.name}
+        named = {fold(part.alias_or_name) for part in query.find_all(exp.Table, exp.Subquery, exp.CTE)}
+        simple = isinstance(query, exp.Select) and self._is_simple(query)
+        for column in query.find_all(exp.Column):
+            if fold(column.table) in outside - named and (not simple or column.find_ancestor(exp.Query) is not query):
+                shown = render(column)
+                advice = f"{shown} is a column outside, " + (
+                    "and stands two subqueries deep; name it in the WHERE of the first" if simple else
+                    f"where rows are combined; write {shown} IN (SELECT key FROM ... GROUP BY key HAVING ...)"
+                )
+                refuse("IN (SELECT ...)" if valued else "EXISTS", advice, at, self.view.where)
 
     def _outside(self, condition: exp.Expression, layer: Layer) -> exp.Expression:
         """Return a condition in which columns of the subquery have the names that its layer gives them."""
@@ -292,6 +310,39 @@ class Members(Joins):
     @staticmethod
     def _combines(node: exp.Expression) -> bool:
         return bool(outermost(node, lambda n: is_aggregate(n) or is_window(n)))
+
+
+def _as_set(query: exp.Expression, exists: bool) -> exp.Expression:
+    """Return a subquery without what changes neither whether it has a row nor which different values it has.
+
+    That is DISTINCT; and where it is only asked whether there is a row, ``exists``, LIMIT of one or more and GROUP BY, whose keys
+    are listed then: they have to be columns that are there.
+    """
+    if not isinstance(query, exp.Select):
+        return query
+    limit, group, distinct = (query.args.get(key) for key in ("limit", "group", "distinct"))
+    unneeded = ["distinct"] if distinct is not None and distinct.args.get("on") is None else []
+    if exists and isinstance(limit, exp.Limit) and set(used(limit)) == {"expression"} and _is_some(limit.expression):
+        unneeded.append("limit")
+    keys: list[exp.Expression] = []
+    if exists and group is not None and set(used(group)) == {"expressions"} and query.args.get("having") is None:
+        keys = group.expressions
+    if keys and all(isinstance(part, exp.Column) or _is_some(part) for part in keys):
+        unneeded.append("group")
+    if not unneeded:
+        return query
+    out = query.copy()
+    for key in unneeded:
+        out.set(key, None)
+    if "group" in unneeded:
+        listed = [*out.expressions, *(key.copy() for key in keys)]
+        named = [part for part in listed if not isinstance(part.unalias(), exp.Literal) and not Members._combines(part)]
+        out.set("expressions", named or [exp.Literal.number(1)])
+    return out
+
+
+def _is_some(node: exp.Expression | None) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and int(node.name) > 0
 
 
 def _by_equality(said: Sequence[exp.Expression]) -> bool:

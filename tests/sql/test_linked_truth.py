@@ -52,8 +52,21 @@ ANSWERED = (
     "SELECT v.cost FROM visits v ANTI JOIN labs a ON a.visit = v.visit AND a.value = v.ward",
     "SELECT v.cost FROM visits v SEMI JOIN labs a USING (visit) WHERE v.visit NOT IN (SELECT visit FROM procedures WHERE code = 'x' AND visit = v.visit)",
     "SELECT v.cost FROM visits v WHERE NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit AND a.value = v.ward)",
+    # what does not change whether there is a row, or which values there are
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT DISTINCT a.value FROM labs a WHERE a.visit = v.visit ORDER BY a.value LIMIT 1)",
+    "SELECT v.cost FROM visits v WHERE NOT EXISTS (SELECT a.value, count(*) FROM labs a WHERE a.visit = v.visit AND a.value > 0 GROUP BY a.value)",
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit AND a.value <> v.ward GROUP BY 1)",
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT max(a.value) FROM labs a WHERE a.visit = v.visit GROUP BY a.visit, a.value)",
+    "SELECT age FROM patients p WHERE age IN (SELECT DISTINCT v.ward FROM visits v WHERE v.patient = p.patient)",
+    "SELECT ward FROM visits v WHERE ward NOT IN (SELECT DISTINCT a.value FROM labs a WHERE a.visit = v.visit)",
 )
 REFUSED = {
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT count(*) FROM labs a WHERE a.visit = v.visit)": "v.visit is a column outside, where rows are combined; write v.visit IN",
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT a.value FROM labs a WHERE a.visit = v.visit GROUP BY ROLLUP(a.value))": "v.visit is a column outside",
+    "SELECT v.cost FROM visits v WHERE NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit GROUP BY a.visit HAVING count(*) > 1)": "HAVING ...",
+    "SELECT v.cost FROM visits v WHERE v.ward IN (SELECT max(a.value) FROM labs a WHERE a.visit = v.visit)": "v.visit is a column outside",
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit LIMIT 0)": "combined|LIMIT",
+    "SELECT p.age FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient = p.patient AND EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit AND a.value = p.age))": "p.age is a column outside, and stands two subqueries deep",
     "SELECT v.cost FROM visits v LEFT JOIN labs a USING (visit) WHERE a.visit NOT IN (SELECT visit FROM procedures)": "a.visit is NULL.*a.visit IS NOT NULL AND a.visit NOT IN.*NOT EXISTS",
     "SELECT cost FROM visits WHERE visit NOT IN (SELECT visit FROM labs)": "visit NOT IN .*where visit is NULL",
     "SELECT code FROM procedures WHERE visit NOT IN (SELECT v.visit FROM visits v WHERE v.cost > 0.1)": "where v.visit is NULL in any row.*v.visit IS NOT NULL in the subquery",
