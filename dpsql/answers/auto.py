@@ -75,6 +75,9 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
         question = parameters.get("query")
         if not isinstance(question, dict) or question.get("rows") != wanted["query"]["rows"]:
             continue
+        own = set(question.get("arguments") or ()) - set(parameters.get("learned") or ())  # whose bounds it may have learned itself
+        if not parameters.get("bounds_share") or own.isdisjoint(call.asked.argument_texts):
+            continue
         with suppress(DpsqlError):
             release = drawing.bought(context, source.books, stored)
             if release is not None:

@@ -91,22 +91,35 @@ def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tup
     return None
 
 
+def may_answer(call: QueryPurchase, question: object) -> bool:
+    """Return whether a stored question has the keys and aggregates that are asked for, in one way of asking."""
+    asked: Asked | None = call.asked
+    while asked is not None:
+        if isinstance(question, dict) and _holds(question, asked.canonical()):
+            return True
+        asked = asked.written
+    return False
+
+
+def _holds(question: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether a question is of the same rows and groups as another one, and has all of its aggregates."""
+    same = all(question.get(key) == wanted[key] for key in ("rows", "keys"))
+    return same and set(wanted["aggregates"]) <= set(question["aggregates"])
+
+
 def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     wanted = call.asked.canonical()
     for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
-        if not _read_alike(source, name):
-            continue
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 held = parameters.get("query")
-                if not isinstance(held, dict) or any(held.get(key) != wanted[key] for key in ("rows", "keys")):
-                    continue
-                if _contains(held, wanted, call, parameters):
+                answers = isinstance(held, dict) and _holds(held, wanted) and _bounded_alike(call, parameters)
+                if answers and _read_alike(source, name):
                     found = drawing.of_ledger(context, source.ledger, name)
                     if found is not None:
                         return of_release(context, found)
-            elif operation == "marginals" and query == source.key and _plain(call) and _cheap_enough(call, parameters):
-                found = drawing.of_ledger(context, source.ledger, name)
+            elif operation == "marginals" and query == source.key and _is_counted(source, call) and _cheap_enough(call, parameters):
+                found = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
                 summed = None if found is None else _from_tables(context, source, call.asked, found)
                 if summed is not None:
                     return summed
@@ -121,10 +134,8 @@ def _read_alike(source: ProtectedSource, name: str) -> bool:
     return all(then.get(link.source) == link for link in source.reads.links)
 
 
-def _contains(held: Mapping[str, Any], wanted: Mapping[str, Any], call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a bought question contains another one, bounded as it is, at no smaller epsilon."""
-    if not set(wanted["aggregates"]) <= set(held["aggregates"]):
-        return False
+def _bounded_alike(call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
+    """Return whether a question was bought as it is asked for now, at no smaller epsilon."""
     if set(call.differing(parameters)) - {"epsilon", "query", "weights", "bounds_share"}:
         return False
     return _cheap_enough(call, parameters)
@@ -134,11 +145,13 @@ def _cheap_enough(call: QueryPurchase, parameters: Mapping[str, Any]) -> bool:
     return call.epsilon is None or float(str(parameters["epsilon"])) >= call.epsilon
 
 
-def _plain(call: QueryPurchase) -> bool:
-    """Return whether rows are bounded and groups chosen as in tables of counts."""
-    said = call.call
-    bounded = said.max_groups is None and said.max_rows_per_group is None and said.max_rows is None
-    return bounded and said.min_units is None and said.groups != "private"
+def _is_counted(source: ProtectedSource, call: QueryPurchase) -> bool:
+    """Return whether numbers of all rows are asked for, which are bounded, and groups chosen, as in tables of counts."""
+    said, asked = call.call, call.asked
+    if (said.max_groups, said.max_rows_per_group, said.max_rows, said.min_units) != (None,) * 4 or said.groups == "private":
+        return False
+    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
+    return rows and bool(asked.wanted) and asked.rows == _whole(source)
 
 
 def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
@@ -159,9 +172,6 @@ def _epsilon(parameters: Mapping[str, Any]) -> float:
 
 def _from_tables(context: Context, source: ProtectedSource, asked: Asked, release: Release) -> Held | None:
     """Return numbers of rows by declared categories, summed from a released table of the whole protected table."""
-    rows = all(w.function == "count" and not w.arguments and w.condition is None and w.there is None for w in asked.wanted)
-    if asked.rows != _whole(source) or not rows or not asked.wanted:
-        return None
     columns = _columns(context, asked)
     plan = release.plan
     if columns is None or plan.query is not None or plan.method is not None or plan.units or plan.coarse:

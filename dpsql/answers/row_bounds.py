@@ -135,7 +135,8 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
             asked = uses.asked(context, source, made)
             if asked.hers and asked.release == name and not made.differing(parameters):
                 return made
-        if call.release is None and number not in tried:  # of another name, or a question that holds this one
+        # of another name, or a question that holds this one
+        if call.release is None and number not in tried and held.may_answer(call, parameters.get("query")):
             tried.add(number)
             wanted = _with(replace(call, epsilon=least), number)
             if held.known(context, source, wanted) is not None:

@@ -235,12 +235,10 @@ class Members(Joins):
         simple = isinstance(query, exp.Select) and self._is_simple(query)
         for column in query.find_all(exp.Column):
             if fold(column.table) in outside - named and (not simple or column.find_ancestor(exp.Query) is not query):
-                shown = render(column)
-                advice = f"{shown} is a column outside, " + (
-                    "and stands two subqueries deep; name it in the WHERE of the first" if simple else
-                    f"where rows are combined; write {shown} IN (SELECT key FROM ... GROUP BY key HAVING ...)"
-                )
-                refuse("IN (SELECT ...)" if valued else "EXISTS", advice, at, self.view.where)
+                shown, way = render(column), "stands two subqueries deep; name it in the WHERE of the first"
+                if not simple:
+                    way = f"stands where rows are combined; compare it with what is listed: {shown} IN (SELECT ... GROUP BY ...)"
+                refuse("IN (SELECT ...)" if valued else "EXISTS", f"{shown} is a column outside, and {way}", at, self.view.where)
 
     def _outside(self, condition: exp.Expression, layer: Layer) -> exp.Expression:
         """Return a condition in which columns of the subquery have the names that its layer gives them."""

@@ -1,9 +1,9 @@
 """Joins and EXISTS or IN of unit-local relations: rows of people meet rows of the same person, or public rows.
 
 A join of two relations with people's rows has ``l.__dp_unit = r.__dp_unit`` in its condition, whatever else the text says; the text
-has to say it too, in its own words. Where its words are ``=`` between units, rows without a unit (NULL) meet nobody, as the text says;
-where they are IS NOT DISTINCT FROM, or a link, such rows are those of one unit, and meet each other. RIGHT and FULL joins become a
-layer of their own, whose unit is that of the side that is there.
+has to say it too, in its own words. Where its words are ``=`` between units, rows without a unit (NULL) meet nobody, as the text
+says; where they are IS NOT DISTINCT FROM, or a link, such rows are those of one unit, and meet each other. RIGHT and FULL joins
+become a layer of their own, whose unit is that of the side that is there.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ ANSWERED = (
     "SELECT ward FROM visits v WHERE ward NOT IN (SELECT DISTINCT a.value FROM labs a WHERE a.visit = v.visit)",
 )
 REFUSED = {
-    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT count(*) FROM labs a WHERE a.visit = v.visit)": "v.visit is a column outside, where rows are combined; write v.visit IN",
+    "SELECT v.cost FROM visits v WHERE EXISTS (SELECT count(*) FROM labs a WHERE a.visit = v.visit)": "v.visit is a column outside, .* rows are combined; .* v.visit IN",
     "SELECT v.cost FROM visits v WHERE EXISTS (SELECT a.value FROM labs a WHERE a.visit = v.visit GROUP BY ROLLUP(a.value))": "v.visit is a column outside",
-    "SELECT v.cost FROM visits v WHERE NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit GROUP BY a.visit HAVING count(*) > 1)": "HAVING ...",
+    "SELECT v.cost FROM visits v WHERE NOT EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit GROUP BY a.visit HAVING count(*) > 1)": "GROUP BY ...",
     "SELECT v.cost FROM visits v WHERE v.ward IN (SELECT max(a.value) FROM labs a WHERE a.visit = v.visit)": "v.visit is a column outside",
     "SELECT v.cost FROM visits v WHERE EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit LIMIT 0)": "combined|LIMIT",
     "SELECT p.age FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient = p.patient AND EXISTS (SELECT 1 FROM labs a WHERE a.visit = v.visit AND a.value = p.age))": "p.age is a column outside, and stands two subqueries deep",

@@ -182,10 +182,12 @@ def test_what_is_remembered_is_bounded(con, monkeypatch):
     assert charges(con) == 1
 
 
-def test_a_repeated_answer_takes_few_statements(con, monkeypatch):
+@pytest.fixture
+def statements(monkeypatch):
+    """Return a function that makes a call and returns how many statements it took."""
     from dpsql.session.instance import Instance
 
-    counts: list[int] = []
+    counts = [0]
     take = Instance.take
 
     class Counting:
@@ -199,11 +201,32 @@ def test_a_repeated_answer_takes_few_statements(con, monkeypatch):
 
     monkeypatch.setattr(Instance, "take", lambda self: Counting(take(self)))
     monkeypatch.setattr(Instance, "give", lambda self, cursor: cursor.cursor.close())
-    for _ in range(3):
+
+    def taken(connection, text):
         counts.append(0)
-        con.execute(QUERY.format("t"))
-    assert counts[1] == counts[2] <= 4
-    assert counts[0] <= 77
+        connection.execute(text).fetchall()
+        return counts[-1]
+
+    return taken
+
+
+def test_a_repeated_answer_takes_few_statements(con, statements):
+    first, *again = (statements(con, QUERY.format("t")) for _ in range(3))
+    assert again[0] == again[1] <= 4
+    assert first <= 77
+
+
+@pytest.mark.parametrize("more", ["", ", bounds := {'x': 'auto'}"])
+def test_a_new_answer_takes_no_more_statements_the_more_were_bought(con, statements, more):
+    """Over links too, where a release of before is of use only if it was charged under the links of today."""
+    con.execute("CREATE TABLE people AS SELECT range AS id FROM range(200); ALTER TABLE people ADD PRIMARY KEY (id)")
+    con.execute("CALL dp_protect('people', epsilon := 50, delta := 1e-9, privacy_unit := 'id')")
+    con.execute("CREATE TABLE visits AS SELECT range % 200 AS p, range % 10 AS x FROM range(600)")
+    con.execute("CALL dp_link('visits', 'p', parent := 'people', parent_column := 'id', max_rows := 20)")
+    con.execute("CALL dp_declare('visits', 'x', lower := 0, upper := 10)")
+    texts = [f"SELECT sum(x), count(*) FILTER (WHERE x < {most}) FROM visits" for most in range(1, 8)]
+    counts = [statements(con, f"FROM dp_query('{text}', epsilon := 0.1{more})") for text in texts]
+    assert max(counts[3:]) <= counts[2] + 1, "the first ones load what a process needs, or learn bounds"
 
 
 def test_calls_from_python_list_the_functions_once(con, monkeypatch):
