@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import DISTINCT, WINDOWS
 from dpsql.answers import cells, intervals
 from dpsql.answers.cells import cell_text
-from dpsql.answers.finishing import finish
+from dpsql.answers.finishing import columns_of, finish
 from dpsql.answers.held import Part
 from dpsql.answers.quotients import DENOMINATOR, joint
 from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
@@ -70,7 +70,7 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
     _check_functions(context, _joint(found)[0], parsed)
     _check_tables(context, found, parsed)
     try:
-        context.cursor.execute(f"DESCRIBE {_over_nothing(context, found, sources)}").fetchall()
+        columns_of(context, *_made(*_over_nothing(context, found, sources)))
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
@@ -90,12 +90,14 @@ def without_rows(context: Context, found: Read, sources: Sequence[Sequence[Prote
 
 def nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
     """Return the columns of the answer of a query that was checked, as a relation without rows. Free; no row is read."""
-    text = _over_nothing(context, found, sources, ends=found.call.confidence is not None)
+    text, _ = _made(*_over_nothing(context, found, sources, ends=found.call.confidence is not None))
     return finish(context, f"SELECT * FROM ({text}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
 
 
-def _over_nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]], *, ends: bool = False) -> str:
-    """Return the outer statement over cores without rows; ``ends``: with the intervals that are asked for."""
+def _over_nothing(
+    context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]], *, ends: bool = False
+) -> tuple[dict[str, dict[str, Column]], exp.Expression]:
+    """Return cores without rows, and the outer statement over them; ``ends``: with the intervals that are asked for."""
     outer, denominators = _joint(found)
     derived = intervals.add(outer, found) if ends else {}
     empty = {}
@@ -104,7 +106,7 @@ def _over_nothing(context: Context, found: Read, sources: Sequence[Sequence[Prot
         names = [*(_ends(core) if ends else ()), *derived, *(f"{DENOMINATOR}{i}" for i in denominators[core.name])]
         empty[core.name] = {name: Column(kind, []) for name, kind in types.items()}
         empty[core.name] |= {name: Column(intervals.type_of(name, types), []) for name in names}
-    return _text(empty, outer)
+    return empty, outer
 
 
 def _ends(core: Core) -> list[str]:
@@ -141,7 +143,8 @@ def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
         core.name: _columns(context, core, made, found, derived, denominators[core.name])
         for (core, _), made in zip(found.asked, parts, strict=True)
     }
-    return finish(context, _text(cores, outer), found.call.sql)
+    text, shape = _made(cores, outer)
+    return finish(context, text, found.call.sql, shape)
 
 
 def rehearse(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> None:
@@ -150,19 +153,23 @@ def rehearse(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> 
     derived = intervals.add(outer, found) if found.call.confidence is not None else {}
     for (core, _), made in zip(found.asked, parts, strict=True):
         cores = {core.name: _columns(context, core, made, found, derived, denominators[core.name])}
-        finish(context, _text(cores, exp.select("*").from_(exp.to_identifier(core.name, quoted=True))), found.call.sql)
+        text, shape = _made(cores, exp.select("*").from_(exp.to_identifier(core.name, quoted=True)))
+        finish(context, text, found.call.sql, shape)
 
 
 def _joint(found: Read) -> tuple[exp.Expression, dict[str, list[int]]]:
     return joint(found.query.outer, [core for core, _ in found.asked])
 
 
-def _text(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> str:
-    made = []
+def _made(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> tuple[str, object]:
+    """Return the statement over cores, and its shape: all but the values."""
+    made, after = [], render(outer)
     for name, columns in cores.items():
         shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
         made.append(f"{identifier(name)} AS (SELECT {shown})")
-    return f"WITH {', '.join(made)} SELECT * FROM ({render(outer)})"  # noqa: S608 -- rendered trees
+    text = f"WITH {', '.join(made)} SELECT * FROM ({after})"  # noqa: S608 -- rendered trees
+    kinds = ((name, *((key, one.sql_type, one.expression) for key, one in columns.items())) for name, columns in cores.items())
+    return text, (after, *kinds)
 
 
 def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, str]:

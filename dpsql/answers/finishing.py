@@ -26,7 +26,21 @@ MOST_ROWS = 1_000_000
 """Rows of an answer of an analyst of a served database: it is made up in that process's memory."""
 
 
-def finish(context: Context, text: str, sql: str) -> str:
+def columns_of(context: Context, text: str, shape: object = None) -> list[tuple[str, str]]:
+    """Return names and types of the columns of a statement; within a call they are known by its ``shape``, if it has one.
+
+    Raises
+    ------
+    duckdb.Error
+    """
+    if shape is None or ("columns", shape) not in context.known:
+        found = [(str(row[0]), str(row[1])) for row in context.cursor.execute(f"DESCRIBE {text}").fetchall()]
+        context.known["columns", shape] = found
+    columns: list[tuple[str, str]] = context.known["columns", shape]
+    return columns
+
+
+def finish(context: Context, text: str, sql: str, shape: object = None) -> str:
     """Return the rows of a statement over released numbers as the text of a relation.
 
     Parameters
@@ -35,6 +49,8 @@ def finish(context: Context, text: str, sql: str) -> str:
         The statement.
     sql : str
         The caller's, for messages.
+    shape : hashable, optional
+        As in `columns_of`.
 
     Raises
     ------
@@ -43,7 +59,7 @@ def finish(context: Context, text: str, sql: str) -> str:
     """
     cursor = context.cursor
     try:
-        columns = [(str(row[0]), str(row[1])) for row in cursor.execute(f"DESCRIBE {text}").fetchall()]
+        columns = columns_of(context, text, shape)
         listed = ", ".join(_text_of(place, kind) for place, (_, kind) in enumerate(columns, 1))
         few = "" if context.analyst is None else f" LIMIT {MOST_ROWS + 1}"
         rows = cursor.execute(f"SELECT {listed} FROM ({text}){few}").fetchall()  # noqa: S608 -- checked and rendered

@@ -156,7 +156,7 @@ def _bought(context: Context, source: ProtectedSource, name: str) -> _Bought:
 
 def _same(context: Context, found: _Answer) -> bool:
     catalog = catalog_of(context)
-    if any(catalog.entries(name) != entries for name, entries in found.named.items()):
+    if any(catalog.entries(*place) != entries for place, entries in found.named.items()):
         return False
     if any(_file(path) != file for path, file in found.files):
         return False

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -176,6 +176,18 @@ class Chain:
             ).fetchone()
             return (int(row[0]), str(row[1])) if row and row[0] is not None else (0, None)
 
+    def _newest(self) -> tuple[int, str | None, Path | None]:
+        """Return the number and hash of the newest entry, and the book's anchor."""
+        if self._held is not None:
+            return *self._last(), self.anchor()
+        anchored = "system.main.arg_max(parameters, entry) FILTER (WHERE action = 'anchor')"
+        newest = f"system.main.max(entry), system.main.arg_max(hash, entry), {anchored}"
+        with reading(self.source):
+            row = self.books.cursor.execute(f"SELECT {newest} FROM {self._table} WHERE source = ?", [self.source]).fetchone()  # noqa: S608
+            if row is None or row[0] is None:
+                return 0, None, None
+            return int(row[0]), str(row[1]), None if row[2] is None else Path(str(load(row[2])["anchor"]))
+
     def _rows(
         self, columns: Sequence[str], *, actions: Sequence[str] = (), release: str | None = None, entry: int | None = None
     ) -> list[tuple[Any, ...]]:
@@ -205,8 +217,12 @@ class Chain:
             rows = self.books.cursor.execute(query, values).fetchall()
             return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than DuckDB
 
-    def _append(self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None) -> dict[str, Any] | None:
+    def _append(
+        self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None, *, few: bool = False
+    ) -> dict[str, Any] | None:
         """Append what ``decide`` returns on the newest books; decide again if another session was faster.
+
+        ``few``: it asks for a few entries, which take as long however long the book is; else the book is read as a whole.
 
         Returns
         -------
@@ -226,7 +242,7 @@ class Chain:
                 committing = False
                 cursor.execute("BEGIN")
                 try:
-                    with self.whole():
+                    with nullcontext() if few else self.whole():
                         fields = decide()
                         entry, noted = self._insert(fields, anchor) if fields is not None else (None, None)
                     committing = True
@@ -267,7 +283,8 @@ class Chain:
         Return it, then its anchor, which holds an intent now, and what to confirm there.
         """
         cursor = self.books.cursor
-        (entry, previous), path = self._last(), self.anchor() if anchor is None else anchor
+        entry, previous, held = self._newest()
+        path = held if anchor is None else anchor
         values: dict[str, Any] = {
             "source": self.source,
             "entry": entry + 1,

@@ -33,7 +33,7 @@ from dpsql.books.entries import (
 )
 from dpsql.books.granted import losses, now
 from dpsql.books.linked import LINKED, UNLINKED, Linked, Reads, named
-from dpsql.errors import BudgetExceeded, BudgetExhausted, LedgerError, NotProtected
+from dpsql.errors import BudgetExceeded, BudgetExhausted, DpsqlError, LedgerError, NotProtected
 from dpsql.text.relation import identifier
 
 _NOTHING = Reads()
@@ -229,7 +229,7 @@ class Ledger(Linked):
 
     def interrupted(self, release: str) -> None:
         """Write down that a reading for a release was interrupted; it stays charged, and is finished by the same call."""
-        self._append(lambda: {"action": "interrupt", "parameters": canonical_json({"release": release})})
+        self._append(lambda: {"action": "interrupt", "parameters": canonical_json({"release": release})}, few=True)
 
     def protect(self, wanted: Protection, anchor: Path | None = None) -> str:
         """Set the budget; return how the entry in force came about: 'protect', 'raise' or 'lower'.
@@ -319,8 +319,10 @@ class Ledger(Linked):
         versions: Mapping[str, str],
         advice: str,
         reads: Reads = _NOTHING,
-    ) -> None:
+    ) -> Purchase:
         """Charge the source for a release, before a row is read; ``planned`` is the contract that its noise was calibrated for.
+
+        What is returned is the entry as it was written, whatever happens to the book afterwards.
 
         ``reads``: the linked tables that it reads, with their links as they were planned with; the entry names them.
 
@@ -353,7 +355,11 @@ class Ledger(Linked):
                 **contract(protection),
             }
 
-        self._append(decide)
+        made = self._append(decide)
+        purchase = None if made is None else _counting(release, [tuple(made.get(name) for name in _PURCHASE)])
+        if purchase is None:
+            raise DpsqlError(f"the charge of {release} is no entry of a ledger")
+        return purchase
 
     def _affordable(self, release: str, charge: Charge, planned: Protection, advice: str, moment: dt.datetime) -> Protection:
         """Return the contract under which a release may be charged now; the errors are those of `charge`."""
@@ -404,7 +410,7 @@ class Ledger(Linked):
                 return None
             return {"action": action, "release": release, "contents": contents}
 
-        made = self._append(decide)
+        made = self._append(decide, few=True)
         return None if made is None else _counting(release, [*rows, tuple(made.get(name) for name in _PURCHASE)])
 
     def condition(self) -> str:

@@ -26,3 +26,11 @@ def links_in(context: Context, database: str) -> Mapping[str, Link]:
     if found is None:
         found = context.known["links", database] = Links(context.cursor, database, books_of(context, database)).all()
     return found
+
+
+def sources_in(context: Context, database: str) -> frozenset[str]:
+    """Return the tables and files that a database's ledger has entries of, as the books call them; as when the call first asked."""
+    found: frozenset[str] | None = context.known.get(("sources", database))
+    if found is None:
+        found = context.known["sources", database] = frozenset(books_of(context, database).budgets())
+    return found

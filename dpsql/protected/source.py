@@ -19,6 +19,7 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.domains.declare import self_declared
 from dpsql.engines.remote import Remote
 from dpsql.errors import ArgumentError, DomainError, DpsqlError, NotProtected, UnsupportedQuery
+from dpsql.protected.booked import sources_in
 from dpsql.protected.constraints import Constraints
 from dpsql.protected.home import books_of, catalog_of, named_files, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
@@ -81,7 +82,8 @@ def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection 
     found: tuple[Ledger, Protection | None] | None = context.known.get(("protection", table))
     if found is None:
         ledger = ledger_of(context, table)
-        found = context.known["protection", table] = (ledger, ledger.protection())
+        known = ledger.source in sources_in(context, ledger.books.database)
+        found = context.known["protection", table] = (ledger, ledger.protection() if known else None)
     return found
 
 

@@ -20,7 +20,7 @@ from dpsql.protected.columns import spelled
 from dpsql.protected.linked import key_of
 from dpsql.protected.source import ProtectedSource, own_ledger, resolve
 from dpsql.purchase import failures, uses
-from dpsql.purchase.measuring import in_force, measure, switch_off_unsound, versions
+from dpsql.purchase.measuring import measure, switch_off_unsound, versions
 from dpsql.purchase.uses import Asked
 from dpsql.release import costs, identity
 from dpsql.release import store as release
@@ -164,6 +164,7 @@ def _bought(
     name = asked.release
     release.check_store(context, store, protected.books.database)
     purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
+    fresh = purchase is None
     if purchase is None:
         wanted = asked.wanted or request(context, protected, call)
         _check(context, protected, store, wanted, call)
@@ -175,7 +176,7 @@ def _bought(
     plan = planned(purchase.plan, name)
     progress.expect(costs.stage_seconds(plan, call.guessed_rows))
     release.check_space(context, protected.books.database, store, plan)
-    return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress)
+    return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress, fresh=fresh)
 
 
 def _check(context: Context, protected: ProtectedSource, store: Path, wanted: Request, call: BuyingCall) -> None:
@@ -224,7 +225,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
     """Charge for a new release, after everything that can be checked without reading a row has been."""
     _bind(context, protected, wanted.plan)
     context.known["bound", name] = wanted.plan
-    protected.ledger.charge(
+    purchase = protected.ledger.charge(
         name,
         operation=wanted.operation,
         query=protected.query,
@@ -237,7 +238,8 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         reads=dataclasses.replace(measures.reads(context, protected, wanted.plan), public=_public(protected)),
     )
     uses.note(context, name, wanted.calibration.charge)
-    return _prepare(protected, name, store)
+    _prepare(protected, purchase, store)
+    return purchase
 
 
 def _public(protected: ProtectedSource) -> tuple[str, ...]:
@@ -252,12 +254,10 @@ def _bind(context: Context, protected: ProtectedSource, plan: Plan) -> None:
     measures.bind(context, protected, plan)
 
 
-def _prepare(protected: ProtectedSource, name: str, store: Path) -> Purchase:
+def _prepare(protected: ProtectedSource, purchase: Purchase, store: Path) -> None:
     """Do what is left to do before the first row is read; a failure here is refunded."""
     try:
-        purchase = in_force(protected, name)
-        release.remove_leftovers(identity.path_of(store, name, purchase.charge["hash"]))
+        release.remove_leftovers(identity.path_of(store, purchase.release, purchase.charge["hash"]))
     except BaseException:
-        protected.ledger.mark(name, "refund")
+        protected.ledger.mark(purchase.release, "refund")
         raise
-    return purchase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import platform
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -59,8 +59,15 @@ def in_force(protected: ProtectedSource, name: str) -> Purchase:
     return purchase
 
 
-def measure(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress) -> Purchase:
+def measure(
+    context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress, *, fresh: bool = False
+) -> Purchase:
     """Measure what was charged for and store it, or record that it failed.
+
+    Parameters
+    ----------
+    fresh : bool
+        Whether this call has charged for it, on books that were intact then: it is as it was written, not as it was read again.
 
     Returns
     -------
@@ -81,11 +88,12 @@ def measure(context: Context, protected: ProtectedSource, purchase: Purchase, pa
         For a public reason, before a row was read: the same call finishes the release once it is gone.
     """
     plan, name = planned(purchase.plan, purchase.release), purchase.release
-    with protected.ledger.whole():
-        protected.ledger.check_intact()  # an edited plan could have smaller noise
+    with nullcontext() if fresh else protected.ledger.whole():
+        if not fresh:
+            protected.ledger.check_intact()  # an edited plan could have smaller noise
         measures.check_unchanged(context, protected, plan)
         protected = dataclasses.replace(protected, reads=measures.reads(context, protected, plan))
-        check_unchanged(protected, purchase, plan)
+        check_unchanged(protected, purchase, plan, fresh=fresh)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
@@ -144,7 +152,7 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
     if large is not None:
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
-        catalog_of(context).check_functions()  # once more: another thread may have registered one
+        catalog_of(context).check_functions(again=True)  # once more: another thread may have registered one
         switch_off_unsound(context.cursor, protected)  # once more, too: it is a setting of the whole database
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
@@ -228,13 +236,12 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     note.forget(path.parent)
 
 
-def check_unchanged(protected: ProtectedSource, purchase: Purchase, plan: Plan) -> None:
+def check_unchanged(protected: ProtectedSource, purchase: Purchase, plan: Plan, *, fresh: bool = False) -> None:
     """Refuse to read under another contract or other links than were charged, or private rows where a public number was charged."""
     name, reads = purchase.release, protected.reads
+    moments = [] if not reads.links else [None] if fresh else [purchase.entry, None]  # as it was charged, and as they are now
     if set(purchase.linked.get("tables", ())) != set(reads.tables) or any(
-        links.get(link.source) != link
-        for links in ([protected.ledger.links(purchase.entry), protected.ledger.links()] if reads.links else [])
-        for link in reads.links
+        links.get(link.source) != link for links in map(protected.ledger.links, moments) for link in reads.links
     ):
         raise ReleaseError(
             f"release {name!r} was charged with other links than are in force now; nothing was read. Link the tables as they were "

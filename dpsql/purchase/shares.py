@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
-from dpsql.accounting.rules import rho_limit
+from dpsql.accounting.gaussian import gaussian_epsilon
+from dpsql.accounting.rules import rho_limit, shares
 from dpsql.protected.source import ProtectedSource
 
 
@@ -33,12 +35,17 @@ def part_of(epsilon: float, part: Fraction, source: ProtectedSource, mechanism: 
 @lru_cache(maxsize=64)
 def _part_of(epsilon: float, part: Fraction, delta: float) -> float:
     """Return what `part_of` does of Gaussian noise under 'zcdp'."""
-    low, high = float(Fraction(epsilon) * part), epsilon
+    low = float(Fraction(epsilon) * part)
     limit = Fraction(rho_limit(epsilon, delta, gaussian=True)) * part
-    for _ in range(40):
-        middle = (low + high) / 2
-        if Fraction(rho_limit(middle, delta, gaussian=True)) <= limit:
-            low = middle
-        else:
-            high = middle
-    return float(f"{low * (1 - 1e-9):.9g}") * (1 - 1e-8)
+    step = (epsilon - low) / 2**40
+
+    def fits(steps: int) -> bool:
+        return Fraction(rho_limit(low + steps * step, delta, gaussian=True)) <= limit
+
+    near = gaussian_epsilon(math.sqrt(2 * float(limit)), shares(delta).gaussian)
+    steps = min(max(0, int((near - low) / step)), 2**40 - 1)
+    while steps > 0 and not fits(steps):
+        steps -= 1
+    while steps < 2**40 - 1 and fits(steps + 1):
+        steps += 1
+    return float(f"{(low + steps * step) * (1 - 1e-9):.9g}") * (1 - 1e-8)

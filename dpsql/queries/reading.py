@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from dpsql.calls.query import QueryCall
 from dpsql.errors import ArgumentError, UnsupportedQuery
+from dpsql.protected.home import catalog_of
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.leaves import facts_of
@@ -70,6 +71,8 @@ def read(context: Context, call: QueryCall) -> Read:
     agree(context.cursor, text, tree)
     tree = _selected(tree)
     named = duckdb_names(context.cursor)
+    made = {cte.alias for cte in tree.find_all(exp.CTE)}
+    catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in made)
     facts = facts_of(context)
     tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)

@@ -30,25 +30,25 @@ FILE_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".json", ".ndjson", ".jsonl",
 Row = tuple[Any, ...]
 
 # Every function of these queries is named in full: a macro of the database must not answer in its place.
-_FIND = """
-SELECT database_name, schema_name, table_name, 'table', sql, internal, table_oid
-FROM system.main.duckdb_tables()
-WHERE system.main.lower(table_name) = system.main.lower($name) UNION ALL
-SELECT database_name, schema_name, view_name, 'view', sql, internal, view_oid
-FROM system.main.duckdb_views()
-WHERE system.main.lower(view_name) = system.main.lower($name)
-"""
+_FIND = {
+    kind: f"""
+SELECT database_name, schema_name, {kind}_name, '{kind}', sql, internal, {kind}_oid
+FROM system.main.duckdb_{kind}s() WHERE system.main.list_contains($names,
+    system.main.translate({kind}_name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'))
+"""  # noqa: S608 -- of two constants
+    for kind in ("table", "view")
+}
 _NAMES = """
 SELECT table_name FROM system.main.duckdb_tables() WHERE database_name = ? AND schema_name = ?
 UNION ALL SELECT view_name FROM system.main.duckdb_views() WHERE database_name = ? AND schema_name = ? AND NOT internal
 """
 _KEYS = """
-SELECT constraint_column_names FROM system.main.duckdb_constraints() WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
-AND database_name = $database AND schema_name = $schema AND table_name = $name
-"""
-_INDEXES = """
-SELECT sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
-AND database_name = $database AND schema_name = $schema AND table_name = $name
+SELECT table_name, constraint_column_names, NULL FROM system.main.duckdb_constraints()
+WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE')
+AND database_name = $database AND schema_name = $schema AND system.main.list_contains($names, table_name)
+UNION ALL
+SELECT table_name, NULL, sql FROM system.main.duckdb_indexes() WHERE is_unique AND NOT is_primary
+AND database_name = $database AND schema_name = $schema AND system.main.list_contains($names, table_name)
 """
 _CONSTRAINTS = """
 SELECT constraint_type, expression, constraint_column_names, referenced_table, referenced_column_names
@@ -112,8 +112,9 @@ class Catalog:
         self._foreign = foreign
         self.seen = seen
         self._functions = functions or Functions()
+        self._found: tuple[frozenset[str], frozenset[str]] | None = None
         self._described: dict[str, list[Described]] = {}
-        self._named: dict[str, list[Row]] = {}
+        self._named: dict[tuple[str, str], list[Row]] = {}
         self.asked_types = False
         self._collated: dict[TableId, set[str]] = {}
         self._constrained: dict[TableId, list[Row]] = {}
@@ -122,7 +123,7 @@ class Catalog:
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
         wanted = (fold(database), fold(schema), fold(name))
-        for found in self.entries(name):
+        for found in (one for kind in _FIND for one in self.entries(name, kind)):  # a schema has one table or view of a name
             if tuple(fold(part) for part in found[:3]) == wanted:
                 _forbid_system(*found[:3], internal=found[5])
                 self._forbid_foreign(TableId(*found[:3]))
@@ -152,14 +153,24 @@ class Catalog:
         """Return whether whoever asks may name a column of a table."""
         return self.seen is None or self.seen.column(table, name)
 
-    def entries(self, name: str) -> list[Row]:
-        """Return all tables and views of a name in all databases: database, schema, name, kind, text, whether internal, number."""
-        if fold(name) not in self._named:
-            self._named[fold(name)] = sorted(_rows(self.cursor, _FIND, {"name": name}), key=repr)
-        return self._named[fold(name)]
+    def entries(self, name: str, kind: str) -> list[Row]:
+        """Return all tables, or views, of a name in all databases: database, schema, name, kind, text, whether internal, number."""
+        self._look_up([name], kind)
+        return self._named[fold(name), kind]
 
-    def looked_up(self) -> dict[str, list[Row]]:
-        """Return what was found of every name that was asked for."""
+    def look_up(self, names: Iterable[str]) -> None:
+        """Look tables of these names up at once, and their keys when one of them is asked for: each statement takes its time."""
+        self._look_up(names, "table")
+
+    def _look_up(self, names: Iterable[str], kind: str) -> None:
+        wanted = [name for name in dict.fromkeys(map(fold, names)) if (name, kind) not in self._named]
+        if not wanted:
+            return
+        rows = sorted(_rows(self.cursor, _FIND[kind], {"names": wanted}), key=repr)
+        self._named.update({(name, kind): [row for row in rows if fold(row[2]) == name] for name in wanted})
+
+    def looked_up(self) -> dict[tuple[str, str], list[Row]]:
+        """Return what was found of every name and kind that was asked for."""
         return dict(self._named)
 
     def locate(self, parts: list[str], homes: list[tuple[str, str]]) -> Entry | None:
@@ -232,10 +243,15 @@ class Catalog:
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
         if table not in self._keys:
-            where = {"database": table.database, "schema": table.schema, "name": table.name}
-            found = [list(row[0]) for row in _rows(self.cursor, _KEYS, where)]
-            found += [key for (sql,) in _rows(self.cursor, _INDEXES, where) if (key := index_columns(str(sql or "")))]
-            self._keys[table] = found
+            home = (table.database, table.schema)
+            beside = {TableId(*row[:3]) for (_, kind), rows in self._named.items() for row in rows if kind == "table"}
+            same = {one for one in beside if (one.database, one.schema) == home} - self._keys.keys() | {table}
+            where = {"database": table.database, "schema": table.schema, "names": [one.name for one in same]}
+            rows = _rows(self.cursor, _KEYS, where)
+            for one in same:
+                own = [row for row in rows if row[0] == one.name]
+                listed = [index_columns(str(sql or "")) if names is None else list(names) for _, names, sql in own]
+                self._keys[one] = [key for key in listed if key]
         return self._keys[table]
 
     def single_keys(self, table: TableId) -> dict[str, str]:
@@ -276,16 +292,25 @@ class Catalog:
 
     def changed_function(self, names: Iterable[str]) -> str | None:
         """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are."""
-        return self._functions.changed(self.cursor, names)
+        return min(self._listed()[0] & {name.lower() for name in names}, default=None)
 
-    def check_functions(self) -> None:
+    def _listed(self) -> tuple[frozenset[str], frozenset[str]]:
+        if self._found is None:
+            self._found = self._functions.listed(self.cursor)
+        return self._found
+
+    def check_functions(self, *, again: bool = False) -> None:
         """Refuse a database in which dpsql's own statements would call functions that are not DuckDB's.
+
+        ``again``: as they are now, whatever was looked up before.
 
         Raises
         ------
         UnsupportedQuery
         """
-        found = self._functions.overloaded(self.cursor)
+        if again:
+            self._found = None
+        found = min(self._listed()[1], default=None)
         if found is not None:
             raise UnsupportedQuery(
                 f"function {found!r}",

@@ -14,7 +14,7 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
@@ -73,8 +73,11 @@ class Functions:
         self._changed: frozenset[str] | None = None
         self._overloaded: frozenset[str] = frozenset()
 
-    def changed(self, cursor: duckdb.DuckDBPyConnection, names: Iterable[str]) -> str | None:
-        """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are.
+    def listed(self, cursor: duckdb.DuckDBPyConnection) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the functions that are not, or not only, what DuckDB ships; and those of them in DuckDB's own catalog.
+
+        One of the latter, registered in Python, is not what DuckDB's loaded extensions ship either, and takes part wherever a
+        statement calls its name. (A macro of a database does not: dpsql's cursors look in DuckDB's own catalog alone.)
 
         Raises
         ------
@@ -82,17 +85,7 @@ class Functions:
             The catalog does not answer.
         """
         with self._guard:
-            return min(self._looked(cursor) & {name.lower() for name in names}, default=None)
-
-    def overloaded(self, cursor: duckdb.DuckDBPyConnection) -> str | None:
-        """Return a function of DuckDB's own catalog that is not, or not only, what DuckDB and its loaded extensions ship.
-
-        Such a one, registered in Python, takes part wherever a statement calls its name. (A macro of a database does not: dpsql's
-        cursors look in DuckDB's own catalog alone.) The errors are those of `changed`.
-        """
-        with self._guard:
-            self._looked(cursor)
-            return min(self._overloaded, default=None)
+            return self._looked(cursor), self._overloaded
 
     def _looked(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """Return the names of all functions that are not what DuckDB ships, listed anew if anything was created since."""
