@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -88,18 +89,27 @@ class Reading:
         encoding.check_types(encoding.column_types(cursor, self.source_sql()), self.plan.domain)
 
 
+_states: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+"""Cursors that read one state now."""
+
+
 @contextmanager
 def snapshot(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Read one state of the database with all statements inside; nothing that they write stays.
+    """Read one state of the database with all statements inside; nothing that they write stays. One inside of another is that one.
 
     Privacy: what one unit adds to counts that several statements make up is bounded by its rows in one state, not in each of
     several. Of files that are replaced meanwhile DuckDB has no states. Of rows that another engine has this is no state either: no
     count of theirs is made up by several statements (`dpsql.engines.base`).
     """
+    if cursor in _states:
+        yield
+        return
     cursor.begin()
+    _states.add(cursor)
     try:
         yield
     finally:
+        _states.discard(cursor)
         with suppress(duckdb.Error):  # a failed statement may have ended it
             cursor.rollback()
 

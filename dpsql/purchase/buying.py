@@ -176,7 +176,7 @@ def _bought(
     plan = planned(purchase.plan, name)
     progress.expect(costs.stage_seconds(plan, call.guessed_rows))
     release.check_space(context, protected.books.database, store, plan)
-    return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress, fresh=fresh)
+    return measure(context, protected, purchase, identity.path_of(store, name, purchase.charge["hash"]), progress, fresh)
 
 
 def _check(context: Context, protected: ProtectedSource, store: Path, wanted: Request, call: BuyingCall) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import platform
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,7 @@ from dpsql.books.entries import Purchase, failure
 from dpsql.errors import DpsqlError, EngineLost, LedgerError, ReleaseError
 from dpsql.kinds import measures
 from dpsql.kinds.planned import total_is_public
-from dpsql.measure.reading import Measured
+from dpsql.measure.reading import Measured, snapshot
 from dpsql.protected.home import catalog_of
 from dpsql.protected.source import ProtectedSource, own_ledger
 from dpsql.protected.universes import Resolved as Universe
@@ -60,7 +60,7 @@ def in_force(protected: ProtectedSource, name: str) -> Purchase:
 
 
 def measure(
-    context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress, *, fresh: bool = False
+    context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, progress: Progress, fresh: bool = False
 ) -> Purchase:
     """Measure what was charged for and store it, or record that it failed.
 
@@ -91,28 +91,33 @@ def measure(
     with nullcontext() if fresh else protected.ledger.whole():
         if not fresh:
             protected.ledger.check_intact()  # an edited plan could have smaller noise
-        measures.check_unchanged(context, protected, plan)
+            measures.check_unchanged(context, protected, plan)
         protected = dataclasses.replace(protected, reads=measures.reads(context, protected, plan))
         check_unchanged(protected, purchase, plan, fresh=fresh)
     members = _public_facts(context, protected, plan, name)
     release.remove_leftovers(path)
     note = failures.Note(protected.key, name, purchase.charge["hash"], context.instance.key)
-    if not protected.plain:
-        note.write(path.parent)
-    try:
-        contents = _store(context, protected, purchase, plan, path, progress, members)
-        if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
-            release.remove_leftovers(path)
-            raise interruption.Stopped("interrupted")
-        if contents is None and not _bound(context, protected, plan):
-            release.remove_leftovers(path)
-            told = "the source was changed while it was read. Put it back, and the same call finishes it"
-            raise ReleaseError(f"release {name!r} is charged and not finished: {told}")
-    except BaseException:  # interrupted, its engine lost, its source changed: nothing was decided by a row, but when could be
+    with ExitStack() as state:
+        if protected.reads.links:
+            state.enter_context(snapshot(context.cursor))
+        measures.check_unchanged(context, protected, plan)  # of the state that is read: a key could go, and come back, around it
         if not protected.plain:
-            _interrupted(context, protected, name)
-        note.forget(path.parent)
-        raise
+            note.write(path.parent)
+        try:
+            contents = _store(context, protected, purchase, plan, path, progress, members)
+            state.close()  # what follows looks at what is there now
+            if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
+                release.remove_leftovers(path)
+                raise interruption.Stopped("interrupted")
+            if contents is None and not _bound(context, protected, plan):
+                release.remove_leftovers(path)
+                told = "the source was changed while it was read. Put it back, and the same call finishes it"
+                raise ReleaseError(f"release {name!r} is charged and not finished: {told}")
+        except BaseException:  # interrupted, its engine lost, its source changed: nothing was decided by a row, but when could be
+            if not protected.plain:
+                _interrupted(context, protected, name)
+            note.forget(path.parent)
+            raise
     if contents is None:
         _fail(context, protected, purchase, path, note)
         return in_force(protected, name)

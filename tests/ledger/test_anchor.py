@@ -201,8 +201,7 @@ def test_an_entry_by_somebody_who_does_not_know_the_anchor_is_noticed(con, tmp_p
     anchored(con, tmp_path / "a")
     with monkeypatch.context() as patch:
         patch.setattr(Anchor, "append", lambda *_: None)
-        with pytest.raises(duckdb.Error, match="has never heard of entry 3"):  # before a row is read
-            con.execute(CALL.format("a"))
+        con.execute(CALL.format("a"))
     refused(con, "has never heard of entry 3")
 
 

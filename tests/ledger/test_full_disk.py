@@ -40,12 +40,12 @@ def test_a_full_disk_is_not_called_busy(con, charges, monkeypatch, action):
     tries: list[str] = []
     append = Ledger._append
 
-    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any) -> dict[str, Any] | None:
+    def on_a_full_disk(self: Ledger, decide: Any, *rest: Any, **more: Any) -> dict[str, Any] | None:
         fields = decide()
         if fields is None or fields["action"] != action:
-            return append(self, decide, *rest)
+            return append(self, decide, *rest, **more)
         books = Books(Full(self.books.cursor, tries), self.books.database)  # type: ignore[arg-type]
-        return append(Ledger(books, self.source, self.who), lambda: fields, *rest)
+        return append(Ledger(books, self.source, self.who), lambda: fields, *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "_append", on_a_full_disk)

@@ -90,6 +90,37 @@ def test_a_link_that_changes_after_the_charge_is_not_read(con, monkeypatch, call
     assert not reads and con.execute(CALLS[call]).fetchall() and reads == [1]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SELECT n FROM dp_query('SELECT count(*) AS n FROM v', epsilon := 90, mechanism := 'laplace')",
+        "SELECT sum(n) FROM dp_marginals('v', columns := ['x'], epsilon := 90)",
+        "SELECT sum(units * 2) FROM dp_contributions('v', epsilon := 90)",
+    ],
+)
+def test_what_changes_after_the_last_look_is_not_what_is_read(monkeypatch, call):
+    """The keys of links are looked at in the state of the database that is read: 160 visits would be of 80 people with one key."""
+    con = duckdb.connect()
+    con.execute("CREATE TABLE p (id INTEGER PRIMARY KEY, person INTEGER); INSERT INTO p SELECT i, i FROM range(30) t(i)")
+    con.execute("CREATE TABLE v AS SELECT (i % 30)::INTEGER AS id, (i % 2)::INTEGER AS x FROM range(60) t(i)")
+    dpsql.load(con, user="tester", progress=False)
+    con.execute("CALL dp_protect('p', epsilon := 500, delta := 1e-9, privacy_unit := 'person', max_contributions := 1)")
+    con.execute("CALL dp_link('v', 'id', parent := 'p', parent_column := 'id', max_rows := 3)")
+    con.execute("CALL dp_declare('v', 'x', categories := [0, 1], nullable := false)")
+    measure = measures.measure
+
+    def late(*given):
+        con.cursor().execute("CREATE OR REPLACE TABLE p AS SELECT 0 AS id, i::INTEGER AS person FROM range(80) t(i)")
+        return measure(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measures, "measure", late)
+        ((found,),) = con.execute(call).fetchall()
+    assert 50 < found < 70
+    with pytest.raises(duckdb.Error, match="is not declared unique"):
+        con.execute("FROM dp_query('SELECT count(*) FROM v', epsilon := 9)")
+
+
 def test_a_number_of_units_that_was_public_is_not_given_out_where_a_key_may_be_null_now(tmp_path, monkeypatch):
     con = duckdb.connect(str(tmp_path / "clinic.duckdb"))
     con.execute("CREATE TABLE patients (patient_id INTEGER NOT NULL, sex VARCHAR); CREATE TABLE visits (patient_id INTEGER, cost INTEGER)")

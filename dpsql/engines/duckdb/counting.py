@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from dpsql.domains.codes import code_type
 from dpsql.domains.encoding import guarded, withheld
+from dpsql.engines.duckdb.registered import drop
 from dpsql.errors import DpsqlError
 from dpsql.noise.entropy import clamped
 from dpsql.numerics.arrays import Clique, IntArray
@@ -155,7 +156,7 @@ def _group(cursor: duckdb.DuckDBPyConnection, select: str, tables: FlatTables) -
                 _take(tables, background.numpy(query))
                 progress.advance((start + _BATCH) / len(tables))
     finally:
-        cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+        drop(cursor, name)
 
 
 def _take(tables: FlatTables, fetched: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from dpsql.domains.encoding import guarded
 from dpsql.engines.base import Numbers
 from dpsql.engines.duckdb import counting, tuples
+from dpsql.engines.duckdb.registered import drop
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.flat import FlatTables
 from dpsql.tables.tuple_index import TupleIndex
@@ -44,8 +45,7 @@ class DuckReader:
         try:
             yield identifier(name)
         finally:
-            with suppress(duckdb.TransactionException):  # a statement failed: the table goes with its transaction
-                self.cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+            drop(self.cursor, name)
 
     def frame(self, statement: str) -> dict[str, Any]:
         """Return the result of a statement."""
@@ -73,7 +73,7 @@ class DuckReader:
         try:
             yield DuckCodes(self.cursor, name)
         finally:
-            self.cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")
+            drop(self.cursor, name)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class DuckCodes:
         try:
             yield DuckWidths(self, index, keys, empty, name, histogram)
         finally:
-            self.cursor.execute(f"DROP TABLE IF EXISTS {name}")
+            drop(self.cursor, name)
 
 
 @dataclass(frozen=True)

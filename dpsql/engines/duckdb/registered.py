@@ -1,4 +1,4 @@
-"""A frame as a relation of a cursor, as long as it is needed."""
+"""Relations of a cursor that are there as long as they are needed: frames, and temporary tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import duckdb
+
+from dpsql.text.relation import identifier
 
 
 @contextmanager
@@ -21,3 +23,9 @@ def registered(cursor: duckdb.DuckDBPyConnection, frame: object) -> Iterator[str
         with suppress(duckdb.Error):  # the cursor is closed soon, and the frame goes with it
             cursor.execute("SELECT 1").fetchall()
             cursor.unregister(name)
+
+
+def drop(cursor: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Drop a temporary table; where a statement has failed in a transaction, the table goes with that."""
+    with suppress(duckdb.TransactionException):
+        cursor.execute(f"DROP TABLE IF EXISTS {identifier(name)}")

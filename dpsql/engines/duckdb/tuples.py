@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.domains.encoding import guarded
 from dpsql.engines.duckdb.counting import cell_index, table_query
-from dpsql.engines.duckdb.registered import registered
+from dpsql.engines.duckdb.registered import drop, registered
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.tuple_index import TupleIndex
 
@@ -173,7 +173,7 @@ def count_bounded(
     try:
         counts = count_tuples(cursor, narrow, index, keys, empty)
     finally:
-        cursor.execute(f"DROP TABLE IF EXISTS {narrow}")
+        drop(cursor, narrow)
     rows = " UNION ALL ".join(
         f"SELECT * FROM ({_row_keys(codes_table, index, t, empty)}) SEMI JOIN {wide} w USING (r)"  # noqa: S608
         for batch in _batches(index, keys)
