@@ -77,10 +77,11 @@ class Descent:
         self.tables = range(len(shape.tables))
         self.parents = [0, *(shape.parent(t) for t in self.tables[1:])]
         self.places = [slices(shape, t) for t in self.tables]
-        none = np.zeros((1, 1, 1), np.float32)
         counted = [slot_shares(table) for table in shape.tables[1:]]
-        self.slots = [none, *(one.astype(np.float32) for one, _ in counted)]
-        self.paired = [none, *(two.astype(np.float32).reshape(*two.shape[:2], -1) for _, two in counted)]
+        # Matrices whose products with shares of numbers of rows are those of slots and of their pairs, by group.
+        self.slots = [np.zeros((1, 1), np.float32), *(_by_number(one) for one, _ in counted)]
+        self.paired = [np.zeros((1, 1), np.float32), *(_by_number(two) for _, two in counted)]
+        self.numbers = [np.zeros((1, 1), np.float32), *(one.sum(axis=0).astype(np.float32) for one, _ in counted)]
         self.fans = [slice(0, 0), *(self.places[shape.parent(t)][shape.fan_out(t)] for t in self.tables[1:])]
         sizes = [np.asarray(shape.extended(t), np.intp) for t in self.tables]
         self.owners = [np.repeat(np.arange(size.size), size) for size in sizes]
@@ -196,16 +197,20 @@ class Descent:
         now = _Forward(theta, given, [none], [none], [given[0].T])
         for t in self.tables[1:]:
             fan_out = theta[self.parents[t]][self.fans[t]]
-            now.slots.append(np.einsum("gks,km->gsm", self.slots[t], fan_out, optimize=True))
-            pairs = np.einsum("gkr,km->grm", self.paired[t], fan_out, optimize=True)
-            now.pairs.append(pairs.reshape(len(pairs), *(self.shape.tables[t].slots,) * 2, pairs.shape[2]))
+            slots, parents = self._sides(t)
+            now.slots.append((self.slots[t] @ fan_out).reshape(-1, slots, parents))
+            now.pairs.append((self.paired[t] @ fan_out).reshape(-1, slots, slots, parents))
             now.weights.append(_flat(self._parents(t, now)) @ given[t].T)
         return now
 
     def _parents(self, t: int, now: _Forward) -> Float32:
         """Return the weights of the rows of a table by group, slot and their parents' class, shape (G, S, K_p)."""
+        return np.asarray(now.slots[t] * self._above(t, now)[:, None])
+
+    def _above(self, t: int, now: _Forward) -> Float32:
+        """Return the weights of parents' classes by what their rows are in groups of, where that is not their number of rows."""
         above = now.weights[self.parents[t]]
-        return np.asarray(now.slots[t] * (above.sum(0) if self.shape.tables[t].groups else above[:, None]))
+        return np.asarray(above.sum(0, keepdims=True) if self.shape.tables[t].groups else above)
 
     @multiplies
     def gradients(self, step: int, *, keep: bool = False) -> list[Float32]:
@@ -215,8 +220,7 @@ class Descent:
         self.loss = self._singles(now, back)
         for t in self.tables:
             if ("pair", t, t) in self.targets:
-                for g, weights in enumerate(now.weights[t]):
-                    self.loss += self._pairs(t, g, now.theta[t], weights, back, keep)
+                self.loss += self._pairs(t, now, back, keep)
             if t:
                 self.loss += self._chain(t, now, back, keep)
         if step:
@@ -226,9 +230,8 @@ class Descent:
             back.given[t] += back.weights[t].T @ _flat(parents)
             self._spread(t, (back.weights[t] @ now.given[t]).reshape(parents.shape), now, back)
             fan_out = back.theta[p][self.fans[t]]
-            fan_out += np.einsum("gks,gsm->km", self.slots[t], back.slots[t], optimize=True)
-            pairs = back.pairs[t].reshape(len(self.paired[t]), self.paired[t].shape[2], fan_out.shape[1])
-            fan_out += np.einsum("gkr,grm->km", self.paired[t], pairs, optimize=True)
+            fan_out += self.slots[t].T @ back.slots[t].reshape(len(self.slots[t]), fan_out.shape[1])
+            fan_out += self.paired[t].T @ back.pairs[t].reshape(len(self.paired[t]), fan_out.shape[1])
         back.given[0] = back.weights[0].T.copy()
         return self._logit_slopes(now, back)
 
@@ -242,11 +245,6 @@ class Descent:
         else:
             back.weights[p] += np.einsum("gsm,sm->gm", slope, now.slots[t][0])
             back.slots[t][0] += np.einsum("gsm,gm->sm", slope, now.weights[p])
-
-    def _within(self, t: int, a: int, g: int) -> slice:
-        """Return the groups of weights of an ancestor's classes (or its own) that a group of a table's rows stands beside."""
-        decided = len(self.shape.path(a)) >= len(self.shape.path(self.shape.home(t)))
-        return slice(g, g + 1) if decided else slice(None)
 
     @multiplies
     def _logit_slopes(self, now: _Forward, back: _Forward) -> list[Float32]:
@@ -275,83 +273,81 @@ class Descent:
         return loss
 
     @multiplies
-    def _pairs(self, t: int, g: int, values: Float32, weights: Float32, back: _Forward, keep: bool) -> float:
-        """Add the slopes of 1/4 sum S (V w V^T - Y)^2 of a group to those of V and w."""
-        rooted = values * np.sqrt(weights)
-        residual = rooted @ rooted.T  # a product with its own transpose takes half the operations
-        loss = self._residual(residual, ("pair", t, t), g, keep) / 2.0
-        pulled = residual @ values
-        back.weights[t][g] += np.float32(0.5) * np.einsum("dk,dk->k", values, pulled)
-        back.theta[t] += pulled * weights
+    def _pairs(self, t: int, now: _Forward, back: _Forward, keep: bool) -> float:
+        """Add the slopes of 1/4 sum S (V w V^T - Y)^2 to those of V and w, for all groups."""
+        values, weights = now.theta[t], now.weights[t]
+        rooted = values * np.sqrt(weights)[:, None]
+        residual = np.matmul(rooted, rooted.transpose(0, 2, 1))  # with its own transpose: half the operations
+        loss = self._residual(residual, ("pair", t, t), keep) / 2.0
+        pulled = np.matmul(residual, values)
+        back.weights[t] += np.float32(0.5) * np.einsum("dk,gdk->gk", values, pulled)
+        back.theta[t] += np.einsum("gdk,gk->dk", pulled, weights)
         return loss
 
     @multiplies
-    def _siblings(self, t: int, g: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, keep: bool) -> float:
-        """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 of a group; ``seen``: C, shape (D, S, K_p)."""
-        p = self.parents[t]
-        own, some = (g, slice(None)) if self.shape.tables[t].groups else (0, slice(g, g + 1))
-        above = now.weights[p][some].sum(0)
-        paired = now.pairs[t][own] * above
-        flat = _flat(seen)
-        residual = flat @ _flat(_mixed(seen, paired)).T
-        loss = self._residual(residual, ("sibling", t, t), g, keep) / 2.0
-        pulled: Float32 = np.asarray(residual @ flat, flat.dtype).reshape(seen.shape)
-        slope += _mixed(pulled, paired)
-        crossed = np.matmul(seen.transpose(2, 1, 0), pulled.transpose(2, 0, 1)).transpose(1, 2, 0) * np.float32(0.5)
-        back.pairs[t][own] += crossed * above
-        back.weights[p][some] += np.einsum("stk,stk->k", crossed, now.pairs[t][own])
+    def _siblings(self, t: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, keep: bool) -> float:
+        """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 for all groups; ``seen``: C, shape (D, S, K_p)."""
+        above, flat = self._above(t, now), _flat(seen)
+        paired = now.pairs[t] * above[:, None, None]
+        mixed = np.einsum("dtk,gstk->gdsk", seen, paired)
+        shape = mixed.shape
+        residual: Float32 = np.asarray(mixed.reshape(-1, flat.shape[1]) @ flat.T).reshape(len(mixed), len(seen), len(seen))
+        loss = self._residual(residual, ("sibling", t, t), keep) / 2.0
+        pulled = (residual.reshape(-1, len(seen)) @ flat).reshape(shape)
+        slope += np.einsum("gdtk,gstk->dsk", pulled, paired)
+        crossed = np.einsum("dsk,gdtk->gstk", seen, pulled) * np.float32(0.5)
+        back.pairs[t] += _over(crossed * above[:, None, None], len(back.pairs[t]))
+        back.weights[self.parents[t]] += _over(np.einsum("gstk,gstk->gk", crossed, now.pairs[t]), len(above))
         return loss
 
     @multiplies
-    def _residual(self, model: Float32, key: Key, g: int, keep: bool) -> float:
-        """Make S (M - Y) of the model's table of a group, in place; return 1/2 sum S (M - Y)^2."""
+    def _residual(self, model: Float32, key: Key, keep: bool) -> float:
+        """Make S (M - Y) of the model's tables of all groups, in place; return 1/2 sum S (M - Y)^2."""
         target = self.targets[key]
-        model -= target.shares[g]
+        model -= target.shares
         if keep:
-            self.missed.setdefault(key, np.zeros_like(target.shares))[g] = -model
+            self.missed[key] = -model
         error = model.copy()
-        model *= target.weights[g]
+        model *= target.weights
         return 0.5 * float(np.vdot(error, model))
 
     @multiplies
     def _chain(self, t: int, now: _Forward, back: _Forward, keep: bool) -> float:
-        """Add the slopes of the siblings of a table, and of it and each of its ancestors, group by group."""
+        """Add the slopes of the siblings of a table, and of it and each of its ancestors.
+
+        What is the same in all groups has a first axis of length 1.
+        """
         loss, path, home = 0.0, self.shape.path(t)[::-1], self.shape.home(t)
         # Shares of the codes of a row given slot and class of the ancestor's row: `seen` by slot, `kept` of all slots.
-        first = self._seen(t, now.theta[t], now)
-        first_slope = np.zeros_like(first)
-        for g in range(self.shape.group_count(t)):
-            if ("sibling", t, t) in self.targets:
-                loss += self._siblings(t, g, first, first_slope, now, back, keep)
-            shares = [now.slots[b][g] if b == home else now.slots[b].sum(0) for b in path[:-1]]
-            seen, kept = [first], [_kept(first, shares[0])]
-            for b, share in zip(path[1:-1], shares[1:], strict=True):
+        seen, kept, slopes = [self._seen(t, now.theta[t][None], now)], list[Float32](), list[Float32]()
+        shares = [now.slots[b] if b == home else now.slots[b].sum(0, keepdims=True) for b in path[:-1]]
+        for at, b in enumerate(path[:-1]):
+            if at:
                 seen.append(self._seen(b, kept[-1], now))
-                kept.append(_kept(seen[-1], share))
-            slopes = [first_slope, *(np.zeros_like(one) for one in seen[1:])]
-            for at in range(len(seen) - 1, -1, -1):
-                a, b, slope = path[at + 1], path[at], np.zeros_like(kept[at])
-                if ("across", a, t) in self.targets:
-                    loss += self._across(a, b, t, g, (seen[at], kept[at]), (slopes[at], slope), now, back, keep)
-                if at + 1 < len(seen):
-                    flat = _flat(slopes[at + 1])
-                    back.given[a] += kept[at].T @ flat
-                    slope += flat @ now.given[a].T
-                slopes[at] += slope[:, None, :] * shares[at]
-                moved = np.einsum("dk,dsk->sk", slope, seen[at], optimize=True)
-                if b == home:
-                    back.slots[b][g] += moved
-                else:
-                    back.slots[b] += moved
-        flat = _flat(first_slope)
+            slopes.append(np.zeros_like(seen[at]))
+            kept.append(np.einsum("gdsk,gsk->gdk", seen[at], shares[at]))
+        if ("sibling", t, t) in self.targets:
+            loss += self._siblings(t, seen[0][0], slopes[0][0], now, back, keep)
+        for at in range(len(seen) - 1, -1, -1):
+            a, b, slope = path[at + 1], path[at], np.zeros_like(kept[at])
+            if ("across", a, t) in self.targets:
+                loss += self._across(a, b, t, (seen[at], kept[at]), (slopes[at], slope), now, back, keep)
+            if at + 1 < len(seen):
+                flat = slopes[at + 1].reshape(-1, now.given[a].shape[1])
+                back.given[a] += kept[at].reshape(-1, len(now.given[a])).T @ flat
+                slope += (flat @ now.given[a].T).reshape(slope.shape)
+            slopes[at] += np.einsum("gdk,gsk->dsk" if len(seen[at]) == 1 else "gdk,gsk->gdsk", slope, shares[at])
+            back.slots[b] += np.einsum("gdk,gdsk->gsk" if b == home else "gdk,gdsk->sk", slope, seen[at])
+        flat = _flat(slopes[0][0])
         back.given[t] += now.theta[t].T @ flat
         back.theta[t] += flat @ now.given[t].T
         return loss
 
     @multiplies
     def _seen(self, t: int, kept: Float32, now: _Forward) -> Float32:
-        """Return shares of codes by slot and class of a table's parent, shape (D, S, K_p), from those by the class of its row."""
-        return np.asarray((kept @ now.given[t]).reshape(len(kept), *self._sides(t)))
+        """Return shares of codes by slot and class of a table's parent, (G, D, S, K_p), from those by the class of its row."""
+        groups, codes, own = kept.shape
+        return np.asarray((kept.reshape(-1, own) @ now.given[t]).reshape(groups, codes, *self._sides(t)))
 
     @multiplies
     def _across(
@@ -359,34 +355,36 @@ class Descent:
         a: int,
         b: int,
         t: int,
-        g: int,
         right: tuple[Float32, Float32],
         slopes: tuple[Float32, Float32],
         now: _Forward,
         back: _Forward,
         keep: bool,
     ) -> float:
-        """Add the slopes of a group's tables of an ancestor's columns with a row's; b is the ancestor's child table on the way.
+        """Add the slopes of the tables of an ancestor's columns with a row's; b is the ancestor's child table on the way.
 
         ``right``: shares of the row's codes by slot and class of the ancestor's row, and of all slots; ``slopes``: theirs.
         """
-        fan, some = self.fans[b], self._within(t, a, g)
-        weights = now.weights[a][some].sum(0)
+        # Groups of the row's are groups of the ancestor's, too, where what they are of stands above it.
+        decided = len(self.shape.path(a)) >= len(self.shape.path(self.shape.home(t)))
+        weights = now.weights[a] if decided else now.weights[a].sum(0, keepdims=True)
+        fan, theta, numbers = self.fans[b], now.theta[a], self.numbers[b]
         seen, kept = right
-        flat, theta = _flat(seen), now.theta[a]
-        numbers = self.slots[b].sum(0)
-        by_number = _flat((theta[fan] * weights)[:, None, :] * numbers[:, :, None])
-        residual: Float32 = np.asarray((theta * weights) @ kept.T, theta.dtype)
-        residual[fan] = by_number @ flat.T
-        loss = self._residual(residual, ("across", a, t), g, keep)
-        of_number = residual[fan].copy()
-        residual[fan] = 0.0
-        slope = residual @ kept
-        slopes[1][...] += (residual.T @ theta) * weights
-        slopes[0][...] += (of_number.T @ by_number).reshape(seen.shape)
-        slope[fan] += np.einsum("ksm,ks->km", (of_number @ flat).reshape(*numbers.shape, len(weights)), numbers, optimize=True)
-        back.weights[a][some] += np.einsum("dk,dk->k", theta, slope)
-        back.theta[a] += slope * weights
+        flat = seen.reshape(*seen.shape[:2], -1)
+        by_number = (theta[fan] * weights[:, None])[:, :, None] * numbers[:, :, None]
+        by_number = by_number.reshape(*by_number.shape[:2], -1)
+        residual: Float32 = np.matmul(theta * weights[:, None], kept.transpose(0, 2, 1))
+        residual[:, fan] = np.matmul(by_number, flat.transpose(0, 2, 1))
+        loss = self._residual(residual, ("across", a, t), keep)
+        of_number = residual[:, fan].copy()
+        residual[:, fan] = 0.0
+        slope = np.matmul(residual, kept)
+        slopes[1][...] += _over(np.matmul(residual.transpose(0, 2, 1), theta) * weights[:, None], len(kept))
+        slopes[0][...] += _over(np.matmul(of_number.transpose(0, 2, 1), by_number), len(seen)).reshape(seen.shape)
+        pulled = np.matmul(of_number, flat).reshape(*of_number.shape[:2], *seen.shape[2:])
+        slope[:, fan] += np.einsum("gnsk,ns->gnk", pulled, numbers)
+        back.weights[a] += _over(np.einsum("dk,gdk->gk", theta, slope), len(weights))
+        back.theta[a] += np.einsum("gdk,gk->dk", slope, weights)
         return loss
 
     @multiplies
@@ -434,16 +432,15 @@ def _flat(values: Float32) -> Float32:
     return values.reshape(len(values), values.shape[1] * values.shape[2])
 
 
-@multiplies
-def _mixed(values: Float32, paired: Float32) -> Float32:
-    """Return sum_t V_t q_st for each slot s, shape (D, S, K); q of shape (S, S, K)."""
-    return np.asarray(np.matmul(values.transpose(2, 0, 1), paired.transpose(2, 1, 0)).transpose(1, 2, 0))
+def _over(values: Float32, groups: int) -> Float32:
+    """Return slopes of what is the same in all groups, or by group, as its first axis says."""
+    return values.sum(0, keepdims=True) if groups == 1 else values
 
 
-@multiplies
-def _kept(seen: Float32, share: Float32) -> Float32:
-    """Return sum_s C_s h_s, shape (D, K)."""
-    return np.asarray(np.einsum("dsk,sk->dk", seen, share, optimize=True))
+def _by_number(shares: npt.NDArray[Any]) -> Float32:
+    """Return a matrix of groups and slots by numbers of rows, from shares of shape (groups, numbers, slots ...)."""
+    numbers = shares.shape[1]
+    return np.ascontiguousarray(np.moveaxis(shares, 1, -1).reshape(-1, numbers), np.float32)
 
 
 def _softmax(logits: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ from dpsql.methods.nested_classes.model import NestedClasses
 from dpsql.methods.nested_classes.shapes import Block, Shape
 from dpsql.methods.nested_classes.targets import Targets, targets
 from dpsql.numerics.arrays import FloatArray
-from dpsql.running.parallel import THREADS, Workers
+from dpsql.running.parallel import Workers
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def fit(
 
     if given.strength == 0.0:
         return Descent(given, [1] * len(shape.tables), steps, pull, seed).run()
-    with Workers(THREADS) as workers:
+    with Workers(chosen.starts) as workers:  # all at once: of three on two cores, one would have the second half for itself
         return average(workers.map(one, range(chosen.starts)))
 
 
