@@ -167,9 +167,14 @@ class _Chunk:
         self._plan, self._sizes, self._tables = plan, sizes, tables
         self._above: dict[Place, IntArray] = {}
         self._lines: dict[int, _Line] = {}
+        self._grouped: dict[int, IntArray] = {}
+        self._alike: dict[tuple[Place, Place], IntArray] = {}
+        self._left: tuple[object, IntArray] = (None, np.zeros(0, np.int64))
         counts = [(rows.count, rows.parent) for rows in tables]
         self._families = [families(plan, place, counts) for place in range(len(tables))]
         self.weights = weighted(plan, counts)
+        self._floats = [weights.astype(np.float64) for weights in self.weights]  # exact: at most W
+        self._paired: dict[int, FloatArray] = {}
         self._columns = [
             [*(rows.codes[i] for i in range(rows.codes.shape[0])), *(self._families[child] for child in plan.children(place))]
             for place, rows in enumerate(tables)
@@ -184,33 +189,39 @@ class _Chunk:
     def one(self, place: Place) -> IntArray:
         """Return the weight of the rows of each code."""
         (t, i) = place
-        return _summed(self._columns[t][i], self.weights[t], self._sizes[t][i])
+        return _summed(self._columns[t][i], self._floats[t], self._sizes[t][i])
 
     def pair(self, left: Place, right: Place, *, split: bool) -> IntArray:
         """Return the weight of the rows of the right table by their code, and their own or their ancestor's code of the left.
 
         ``split``: by groups of their parent rows, on the first axis.
         """
-        (a, i), (t, j) = left, right
-        codes = self._columns[a][i] if a == t else self._columns[a][i][self._ancestor(a, t)]
-        if not split:
-            return self._table(codes, (a, i), (t, j), self.weights[t])
-        m, n, groups = self._sizes[a][i], self._sizes[t][j], self._plan.shape.group_count(t)
-        group = self._groups(t)[self._tables[t].parent]
-        return _summed((group * m + codes) * n + self._columns[t][j], self.weights[t], groups * m * n).reshape(groups, m, n)
+        found = self._table(left, right, self._floats[right[0]], split=split)
+        return found if split else found[0]
 
-    def _table(self, codes: IntArray, left: Place, right: Place, weights: IntArray) -> IntArray:
+    def _table(self, left: Place, right: Place, weights: FloatArray, *, split: bool) -> IntArray:
+        """Return sums of weights of rows by both codes, and by groups; one group, where it is not split."""
         (a, i), (t, j) = left, right
-        m, n = self._sizes[a][i], self._sizes[t][j]
-        return _summed(codes * n + self._columns[t][j], weights, m * n).reshape(m, n)
+        m, n, groups = self._sizes[a][i], self._sizes[t][j], self._plan.shape.group_count(t) if split else 1
+        if self._left[0] != (left, t, split):  # the blocks of one left column stand together
+            codes = self._columns[a][i] if a == t else self._columns[a][i][self._ancestor(a, t)]
+            self._left = (left, t, split), (self._rows_groups(t) * m + codes if split else codes)
+        cells = self._left[1] * n
+        cells += self._columns[t][j]
+        return _summed(cells, weights, groups * m * n).reshape(groups, m, n)
+
+    def _rows_groups(self, table: int) -> IntArray:
+        """Return the group of each row of a table."""
+        if table not in self._grouped:
+            self._grouped[table] = self._groups(table)[self._tables[table].parent]
+        return self._grouped[table]
 
     def _groups(self, table: int) -> IntArray:
         """Return the group that a table's rows of each parent's row are in: by their number, or that of the parent's row."""
         shape = self._plan.shape
         if shape.tables[table].groups:
             return shape.tables[table].group_of(self._families[table])
-        above = self._parent(table)
-        return self._groups(above)[self._tables[above].parent]
+        return self._rows_groups(self._parent(table))
 
     def _ancestor(self, a: int, t: int) -> IntArray:
         """Return the place of the row of table a above each row of table t."""
@@ -292,10 +303,13 @@ class _Chunk:
 
     def same(self, table: int, i: int, j: int, group: int) -> IntArray:
         """Return what rows of a group that are paired with themselves add to `siblings`."""
-        shares = np.where(self._groups(table) == group, self._shares(table), 0)[self._tables[table].parent]
-        if i != j:
-            return self._table(self._columns[table][i], (table, i), (table, j), shares)
-        return np.diag(_summed(self._columns[table][i], shares, self._sizes[table][i]))
+        left, right = (table, i), (table, j)
+        if (left, right) not in self._alike:
+            if table not in self._paired:
+                self._paired[table] = self._shares(table)[self._tables[table].parent].astype(np.float64)
+            self._alike[left, right] = self._table(left, right, self._paired[table], split=True)
+        found: IntArray = self._alike[left, right][group]
+        return found
 
 
 def families(plan: LinkedPlan, place: int, rows: Sequence[tuple[int, IntArray]]) -> IntArray:
@@ -335,7 +349,7 @@ def shared(weights: IntArray, among: IntArray) -> IntArray:
     return weights // np.maximum(among, 1)
 
 
-def _summed(codes: IntArray, weights: IntArray, size: int) -> IntArray:
+def _summed(codes: IntArray, weights: IntArray | FloatArray, size: int) -> IntArray:
     """Add up weights by code: float64 sums of integers, exact below 2^53."""
     return np.bincount(codes, weights, size).astype(np.int64)
 
