@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from linked_samples import DEEP, HOMES, counted, made_up
 
+from dpsql.methods.mixture.rows import rounded
 from dpsql.methods.nested_classes import Block, Drawn, Shape, TableShape, blocks, draw, draw_parts, expected
 from dpsql.methods.nested_classes.model import NestedClasses
 
@@ -72,3 +73,30 @@ def test_rare_classes_are_drawn_as_often_as_they_should() -> None:
     rng = np.random.default_rng(5)
     found = sum(int((draw(model, 10, rng)[0].codes[:, 0] == 1).sum()) for _ in range(2000))
     assert abs(found - 1000) < 6 * 500**0.5
+
+
+def _rounded_plainly(expected: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows one after the other; of each, those values go up that rounding has left behind most so far."""
+    whole = np.floor(expected + 1e-9).astype(int)
+    carried = rng.random(expected.shape[1]) - 0.5
+    for k, (part, left) in enumerate(zip(expected - whole, counts - whole.sum(axis=1), strict=True)):
+        possible = [c for c in range(part.size) if part[c] > 1e-9]
+        carried += part
+        for c in sorted(possible, key=lambda c: -carried[c])[:left]:
+            whole[k, c] += 1
+            carried[c] -= 1.0
+    return whole
+
+
+@pytest.mark.parametrize(("classes", "values", "alike"), [(1, 1, 1.0), (1, 4, 1.0), (40, 3, 0.2), (60, 21, 0.1), (30, 200, 5.0)])
+def test_rounding_is_the_plain_one(classes: int, values: int, alike: float) -> None:
+    rng = np.random.default_rng(6)
+    shares, counts = rng.dirichlet(np.full(values, alike), classes), rng.poisson(9, classes)
+    shares[rng.random(shares.shape) < 0.3] = 0.0
+    shares[:, 0] += 1.0 - shares.sum(axis=1)
+    shares[0] = np.eye(values)[0]  # nothing is left to round
+    expected = shares * counts[:, None]
+    found = rounded(expected, counts, np.random.default_rng(7))
+    assert np.array_equal(found, _rounded_plainly(expected, counts, np.random.default_rng(7)))
+    assert np.array_equal(found.sum(axis=1), counts)
+    assert np.abs(found.sum(axis=0) - expected.sum(axis=0)).max() < 3

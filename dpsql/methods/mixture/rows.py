@@ -203,12 +203,15 @@ def rounded(expected: FloatArray, counts: IndexArray, rng: np.random.Generator) 
     parts = expected - whole
     left = counts - whole.sum(1)
     carried = rng.random(expected.shape[1]) - 0.5
-    for k in np.flatnonzero(left):
-        wanted = np.where(parts[k] > _IMPOSSIBLE, carried + parts[k], -np.inf)
-        chosen = np.argsort(-wanted, kind="stable")[: left[k]]
-        whole[k, chosen] += 1
-        carried += parts[k]
-        carried[chosen] -= 1.0
+    rows = np.flatnonzero(left)
+    chosen = [np.zeros(0, np.intp)]
+    for k, up in zip(rows.tolist(), left[rows].tolist(), strict=True):
+        part = parts[k]  # one row after the other: with many classes this is most of the time of a draw
+        carried += part
+        largest = np.where(part > _IMPOSSIBLE, carried, -np.inf).argpartition(-up)[-up:]
+        carried[largest] -= 1.0
+        chosen.append(largest)
+    whole[np.repeat(rows, left[rows]), np.concatenate(chosen)] += 1
     return whole
 
 
