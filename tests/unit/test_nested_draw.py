@@ -8,7 +8,8 @@ from linked_samples import DEEP, HOMES, counted, made_up
 
 from dpsql.methods.mixture.rows import rounded
 from dpsql.methods.nested_classes import Block, Drawn, Shape, TableShape, blocks, draw, draw_parts, expected
-from dpsql.methods.nested_classes.model import NestedClasses
+from dpsql.methods.nested_classes.efforts import average
+from dpsql.methods.nested_classes.model import NestedClasses, parted
 
 NO_COLUMNS = Shape((TableShape("a", None, (1,)), TableShape("b", 0, (), most=3), TableShape("c", 1, (), most=2)))
 
@@ -100,3 +101,50 @@ def test_rounding_is_the_plain_one(classes: int, values: int, alike: float) -> N
     assert np.array_equal(found, _rounded_plainly(expected, counts, np.random.default_rng(7)))
     assert np.array_equal(found.sum(axis=1), counts)
     assert np.abs(found.sum(axis=0) - expected.sum(axis=0)).max() < 3
+
+
+def _average(shape: Shape, count: int) -> tuple[NestedClasses, list[NestedClasses]]:
+    models = [made_up(shape, 5, seed) for seed in range(1, count + 1)]
+    return average(models), models
+
+
+@pytest.mark.parametrize("shape", [HOMES, DEEP])
+def test_an_average_is_parted_into_its_models(shape: Shape) -> None:
+    model, models = _average(shape, 3)
+    for part, one in zip(parted(model), models, strict=True):
+        assert part.parts == 1
+        assert all(np.allclose(a, b) for a, b in zip(part.values, one.values, strict=True))
+        assert all(np.allclose(a, b) for a, b in zip(part.given, one.given, strict=True))
+        assert np.allclose(part.shares, one.shares)
+
+
+@pytest.mark.parametrize("units", [0, 1, 2, 7, 5000])
+def test_keys_of_an_average(units: int) -> None:
+    model, _ = _average(DEEP, 3)
+    _check_keys(DEEP, draw(model, units, np.random.default_rng(1)), units)
+    assert sum(len(part[0].codes) for part in draw_parts(model, units, np.random.default_rng(1), longest=1000)) == units
+
+
+def test_every_block_is_that_of_the_average() -> None:
+    """As `test_every_block_is_the_models`: of all units at once, and of parts that are of one model each."""
+    model, units = _average(HOMES, 3)[0], 100_000
+    at_once = draw(model, units, np.random.default_rng(1))
+    parts = list(draw_parts(model, units, np.random.default_rng(1), longest=30_000))
+    assert [len(part[0].codes) for part in parts] == [16_667] * 4 + [16_666] * 2
+    for block in blocks(HOMES):
+        bound = (np.log(4e9) / (2 * units)) ** 0.5
+        assert np.abs(expected(model, block) - counted(HOMES, at_once, block)).max() < bound, block
+        tables = sum(len(part[0].codes) * counted(HOMES, part, block) for part in parts)
+        assert np.abs(expected(model, block) - tables / units).max() < bound, block
+
+
+def test_rows_of_an_average_are_of_every_model_alike() -> None:
+    """Three models of one code each: a third of the units, rounded, whichever has one more."""
+    shape = Shape((TableShape("a", None, (3,)),))
+    model = average([NestedClasses(shape, np.ones(1), (np.eye(3)[:, [code]],), (np.zeros((1, 0, 0)),)) for code in range(3)])
+    rng = np.random.default_rng(2)
+    found = np.array([np.bincount(draw(model, 7, rng)[0].codes[:, 0], minlength=3) for _ in range(600)])
+    assert set(found.ravel().tolist()) == {2, 3}
+    assert abs(found.sum(axis=0) - 1400).max() < 6 * (600 * 2 / 9) ** 0.5
+    parts = list(draw_parts(model, 90, rng, longest=20))
+    assert [sorted(set(part[0].codes[:, 0].tolist())) for part in parts] == [[0], [1], [2]] * 2

@@ -5,7 +5,9 @@
 2. A table's rows are then known: so many of each parent row. Of all rows in one slot whose parents' rows are of one class, each
    class of their own comes out as often as expected, in random order; then their columns as in 1. And so on down.
 
-3. Rows of a table with an order are put into it, family by family (`lines.py`), before rows below them are drawn.
+3. An average of models is drawn model by model: as many units of each, and in one part of the units one of them where there are
+   parts enough. So a class has more rows at once, of which less is rounded, and tables of shares are smaller.
+4. Rows of a table with an order are put into it, family by family (`lines.py`), before rows below them are drawn.
 
 Rows of a parent stand together, in the order of the parents. Memory is linear in the units drawn at once; `draw_parts` bounds it.
 
@@ -14,7 +16,8 @@ Privacy: post-processing of released statistics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +26,8 @@ import numpy.typing as npt
 
 from dpsql.methods.mixture.rows import rounded, shuffled, systematic
 from dpsql.methods.nested_classes.lines import Lines
-from dpsql.methods.nested_classes.model import NestedClasses, slices, slot_shares, slots_of
+from dpsql.methods.nested_classes.model import NestedClasses, parted, slices, slot_shares, slots_of
+from dpsql.methods.nested_classes.shapes import Shape
 from dpsql.numerics.arrays import FloatArray
 from dpsql.numerics.products import multiplies
 from dpsql.running.blocks import Stop, generators
@@ -72,7 +76,29 @@ def draw(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop 
     -----
     Privacy: post-processing.
     """
-    shape, stop = model.shape, stop or Stop()
+    stop, pieces = stop or Stop(), parted(model)
+    if len(pieces) == 1:
+        return _drawn(model, units, rng, stop)
+    first = int(rng.integers(len(pieces)))  # none has a unit more than others on the average
+    counts = [len(range((first + i) % len(pieces), units, len(pieces))) for i in range(len(pieces))]
+    return _together(model.shape, [_drawn(piece, count, rng, stop) for piece, count in zip(pieces, counts, strict=True)])
+
+
+def _together(shape: Shape, parts: Sequence[list[Drawn]]) -> list[Drawn]:
+    """Return the rows of parts, one after the other."""
+    found = []
+    for t, table in enumerate(shape.tables):
+        rows = [part[t] for part in parts]
+        above = [0 if table.parent is None else len(part[table.parent].codes) for part in parts]
+        parent = np.concatenate([one.parent + start for one, start in zip(rows, np.cumsum(above) - above, strict=True)])
+        orders = [one.order for one in rows if one.order is not None]
+        codes = np.concatenate([one.codes.T for one in rows], axis=1).T  # each column contiguous
+        found.append(Drawn(codes, parent, np.concatenate(orders) if orders else None))
+    return found
+
+
+def _drawn(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop) -> list[Drawn]:
+    shape = model.shape
     orders = {ordering.table: ordering for ordering in model.orders}
     found: list[Drawn] = []
     classes: list[IndexArray] = []
@@ -126,13 +152,17 @@ def draw_parts(
         As `draw` gives; positions of parents count from the start of the part. Nothing for no units.
     """
     length = longest or part_length(model)
-    parts = -(-units // length)
+    parts, pieces = -(-units // length), parted(model)
+    if parts < len(pieces):
+        pieces = [model]
+    parts = -(-parts // len(pieces)) * len(pieces)
 
-    def task(count: int, own: np.random.Generator) -> Callable[[Stop], list[Drawn]]:
-        return lambda stop: draw(model, count, own, stop)
+    def task(piece: NestedClasses, count: int, own: np.random.Generator) -> Callable[[Stop], list[Drawn]]:
+        return lambda stop: draw(piece, count, own, stop)
 
     lengths = [units // parts + (part < units % parts) for part in range(parts)]
-    yield from drawn_blocks([task(count, own) for count, own in zip(lengths, generators(rng, parts), strict=True)])
+    owners = zip(itertools.cycle(pieces), lengths, generators(rng, parts))
+    yield from drawn_blocks([task(*one) for one in owners])
 
 
 def part_length(model: NestedClasses) -> int:

@@ -124,4 +124,5 @@ def average(models: Sequence[NestedClasses]) -> NestedClasses:
         np.concatenate([model.shares for model in models]) / len(models),
         tuple(np.concatenate([m.values[t] for m in models], axis=1) for t in range(len(first.shape.tables))),
         tuple(given),
+        parts=len(models),
     )

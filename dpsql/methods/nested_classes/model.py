@@ -22,7 +22,7 @@ Privacy: post-processing of released statistics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,8 @@ class NestedClasses:
         (K_0, 0, 0) for the root.
     orders : tuple of Ordering
         Of the tables whose rows stand in an order.
+    parts : int
+        Models that it is the average of, whose classes stand one after the other in every table, as many of each.
     """
 
     shape: Shape
@@ -55,6 +57,7 @@ class NestedClasses:
     values: tuple[FloatArray, ...]
     given: tuple[FloatArray, ...]
     orders: tuple[Ordering, ...] = ()
+    parts: int = 1
 
 
 def uniform(shape: Shape) -> NestedClasses:
@@ -71,6 +74,25 @@ def uniform(shape: Shape) -> NestedClasses:
     ]
     given = [np.zeros((1, 0, 0)), *(np.ones((1, table.slots, 1)) for table in shape.tables[1:])]
     return NestedClasses(shape, np.ones(1), tuple(values), tuple(given))
+
+
+def parted(model: NestedClasses) -> list[NestedClasses]:
+    """Return the models that a model is the average of: families are of the classes of one of them."""
+    if model.parts == 1:
+        return [model]
+    sizes = [values.shape[1] // model.parts for values in model.values]
+    above = [0, *(sizes[model.shape.parent(t)] for t in range(1, len(sizes)))]
+    found = []
+    for part in range(model.parts):
+        own = [slice(part * size, (part + 1) * size) for size in sizes]
+        shares = model.shares[own[0]] / model.shares[own[0]].sum()
+        values = tuple(values[:, one] for values, one in zip(model.values, own, strict=True))
+        below = (
+            given[one, :, part * size : (part + 1) * size] for given, one, size in zip(model.given, own, above, strict=True)
+        )
+        given = (np.zeros((shares.size, 0, 0)), *list(below)[1:])
+        found.append(replace(model, shares=shares, values=values, given=given, parts=1))
+    return found
 
 
 def slices(shape: Shape, table: int) -> list[slice]:
