@@ -170,16 +170,20 @@ def part_length(model: NestedClasses) -> int:
     return int(min(LONGEST_PART, max((8 * LONGEST_PART) // rows_of_a_unit(model), 1)))
 
 
-@multiplies
 def rows_of_a_unit(model: NestedClasses) -> float:
     """Return the model's mean number of rows of a unit in all tables together, at least 1."""
+    return max(float(np.mean([_rows_of_a_unit(part) for part in parted(model)])), 1.0)
+
+
+@multiplies
+def _rows_of_a_unit(model: NestedClasses) -> float:
     shape, rows = model.shape, [model.shares]
     for t, table in enumerate(shape.tables[1:], 1):
         parent, numbers = shape.parent(t), np.arange(table.most + 1)
         counts = slot_shares(table)[0].sum(axis=0) * numbers[:, None]
         fan_out = model.values[parent][slices(shape, parent)[shape.fan_out(t)]]
         rows.append(np.einsum("ysk,ns,nk->y", model.given[t], counts, fan_out * rows[parent], optimize=True))
-    return max(float(sum(table.sum() for table in rows)), 1.0)
+    return float(sum(table.sum() for table in rows))
 
 
 def allocated(

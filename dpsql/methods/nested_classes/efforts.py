@@ -109,20 +109,11 @@ def pulls(given: Targets) -> Pull:
 
 def average(models: Sequence[NestedClasses]) -> NestedClasses:
     """Return the model whose blocks are the means of the given ones' blocks: each keeps to its own classes."""
-    first = models[0]
-    given = [np.zeros((sum(m.shares.size for m in models), 0, 0))]
-    for t in range(1, len(first.shape.tables)):
-        parts = [model.given[t] for model in models]
-        whole = np.zeros((sum(p.shape[0] for p in parts), parts[0].shape[1], sum(p.shape[2] for p in parts)))
-        row = column = 0
-        for part in parts:
-            whole[row : row + part.shape[0], :, column : column + part.shape[2]] = part
-            row, column = row + part.shape[0], column + part.shape[2]
-        given.append(whole)
+    first, tables = models[0], range(len(models[0].shape.tables))
     return NestedClasses(
         first.shape,
         np.concatenate([model.shares for model in models]) / len(models),
-        tuple(np.concatenate([m.values[t] for m in models], axis=1) for t in range(len(first.shape.tables))),
-        tuple(given),
+        tuple(np.concatenate([model.values[t] for model in models], axis=1) for t in tables),
+        tuple(np.concatenate([model.given[t] for model in models]) for t in tables),
         parts=len(models),
     )

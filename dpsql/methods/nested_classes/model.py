@@ -45,7 +45,7 @@ class NestedClasses:
         theta of each table: shares of the codes of all extended columns, one after the other; each column's sum 1 in a class.
     given : tuple of ndarray, shape (K_t, S_t, K_p)
         rho of each table: shares of its rows' classes by their slot and their parent's class, sum 1 over the first axis;
-        (K_0, 0, 0) for the root.
+        (K_0, 0, 0) for the root. Of an average only those beside parents' classes of the same model: (K_t, S_t, K_p / parts).
     orders : tuple of Ordering
         Of the tables whose rows stand in an order.
     parts : int
@@ -81,17 +81,12 @@ def parted(model: NestedClasses) -> list[NestedClasses]:
     if model.parts == 1:
         return [model]
     sizes = [values.shape[1] // model.parts for values in model.values]
-    above = [0, *(sizes[model.shape.parent(t)] for t in range(1, len(sizes)))]
     found = []
     for part in range(model.parts):
         own = [slice(part * size, (part + 1) * size) for size in sizes]
-        shares = model.shares[own[0]] / model.shares[own[0]].sum()
         values = tuple(values[:, one] for values, one in zip(model.values, own, strict=True))
-        below = (
-            given[one, :, part * size : (part + 1) * size] for given, one, size in zip(model.given, own, above, strict=True)
-        )
-        given = (np.zeros((shares.size, 0, 0)), *list(below)[1:])
-        found.append(replace(model, shares=shares, values=values, given=given, parts=1))
+        given = tuple(given[one] for given, one in zip(model.given, own, strict=True))
+        found.append(replace(model, shares=model.shares[own[0]] * model.parts, values=values, given=given, parts=1))
     return found
 
 
@@ -154,6 +149,8 @@ def expected(model: NestedClasses, block: Block) -> FloatArray:
     -----
     Privacy: post-processing.
     """
+    if model.parts > 1:
+        return np.asarray(np.mean([expected(part, block) for part in parted(model)], axis=0))
     shape, below = model.shape, _below(model)
     weights = [model.shares, *(below[t].weights.sum(axis=0) for t in range(1, len(shape.tables)))]
     (t, i), (u, j) = block.left, block.right or block.left
