@@ -30,7 +30,7 @@ class Effort:
     starts: int
 
 
-EFFORTS = {"fast": Effort(0.5, 1.0, 1), "balanced": Effort(1.0, 2.0, 3), "best": Effort(1.5, 6.0, 4)}
+EFFORTS = {"fast": Effort(0.5, 1.0, 1), "balanced": Effort(1.0, 2.0, 4), "best": Effort(1.5, 6.0, 6)}
 USUAL = "balanced"
 
 _CLASSES, _FEWEST_CLASSES, _MOST_CLASSES = 5.0, 32, 256
