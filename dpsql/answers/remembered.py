@@ -53,7 +53,7 @@ class _Bought:
 @dataclass(frozen=True)
 class _Answer:
     text: str
-    named: dict[str, list[tuple[Any, ...]]]
+    named: dict[tuple[str, str], list[tuple[Any, ...]]]
     releases: tuple[_Bought, ...]
     files: tuple[File, ...]
 

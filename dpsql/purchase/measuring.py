@@ -244,7 +244,8 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
 def check_unchanged(protected: ProtectedSource, purchase: Purchase, plan: Plan, *, fresh: bool = False) -> None:
     """Refuse to read under another contract or other links than were charged, or private rows where a public number was charged."""
     name, reads = purchase.release, protected.reads
-    moments = [] if not reads.links else [None] if fresh else [purchase.entry, None]  # as it was charged, and as they are now
+    moments: list[int | None] = [] if fresh else [purchase.entry]  # as it was charged
+    moments = [*moments, None] if reads.links else []  # and as they are now
     if set(purchase.linked.get("tables", ())) != set(reads.tables) or any(
         links.get(link.source) != link for links in map(protected.ledger.links, moments) for link in reads.links
     ):

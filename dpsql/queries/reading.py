@@ -71,8 +71,8 @@ def read(context: Context, call: QueryCall) -> Read:
     agree(context.cursor, text, tree)
     tree = _selected(tree)
     named = duckdb_names(context.cursor)
-    made = {cte.alias for cte in tree.find_all(exp.CTE)}
-    catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in made)
+    own = {cte.alias for cte in tree.find_all(exp.CTE)}
+    catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in own)
     facts = facts_of(context)
     tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)

@@ -14,7 +14,7 @@ import functools
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple
 
@@ -86,6 +86,10 @@ class Functions:
         """
         with self._guard:
             return self._looked(cursor), self._overloaded
+
+    def changed(self, cursor: duckdb.DuckDBPyConnection, names: Iterable[str]) -> str | None:
+        """Return one of these functions that is not, or not only, what DuckDB ships; None if all of them are. Errors: `listed`."""
+        return min(self.listed(cursor)[0] & {name.lower() for name in names}, default=None)
 
     def _looked(self, cursor: duckdb.DuckDBPyConnection) -> frozenset[str]:
         """Return the names of all functions that are not what DuckDB ships, listed anew if anything was created since."""

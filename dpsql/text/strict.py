@@ -28,7 +28,7 @@ class _Marks(dict[str, Any]):
     Trees are copied hundreds of times while a query is read, and copying every number of every mark took most of that time.
     """
 
-    def __deepcopy__(self, memo: object) -> _Marks:
+    def __deepcopy__(self, _: object) -> _Marks:
         return _Marks(self)
 
 
