@@ -87,30 +87,42 @@ def values_of(sql_type: str, constants: Sequence[str] = ()) -> list[str]:
     if family(sql_type) == "LIST":
         inner = sql_type.removesuffix("[]")
         return ["NULL", "[]", f"[NULL::{inner}]", *(f"[{value}]" for value in values_of(inner, constants)[1:])]
+    return ["NULL", *(f"TRY_CAST({literal(text)} AS {sql_type})" for text in _texts_of(sql_type, constants))]
+
+
+def _texts_of(sql_type: str, constants: Sequence[str]) -> list[str]:
+    """Return the texts of the values of a type, no list, that a rehearsal tries beside NULL."""
     texts = list(EXTREMES.get(sql_type, ()))
     if family(sql_type) == "DECIMAL":
         width, scale = (int(part) for part in sql_type.removeprefix("DECIMAL(").removesuffix(")").split(","))
         largest = "9" * (width - scale) + ("." + "9" * scale if scale else "")
         texts = [largest, f"-{largest}", "0"]
     if not texts and not sql_type.startswith("ENUM("):
-        return ["NULL"]
-    return ["NULL", *(f"TRY_CAST({literal(text)} AS {sql_type})" for text in dict.fromkeys((*texts, *constants)))]
+        return []
+    return list(dict.fromkeys((*texts, *constants)))
 
 
 def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[str], most: int = 10**9) -> str:
     """Return a relation with columns of these names and types whose rows belong to nobody.
 
     Every column holds all of its values, each in its own order, so that they meet in many ways; there are at most ``most`` rows.
+    Texts are cast once a column: a cast of its own for each would take DuckDB as long as running the rest.
     """
-    lists = [values_of(sql_type, constants) for _, sql_type in columns]
+    lists, casts = [], []
+    for _, sql_type in columns:
+        texts = family(sql_type) != "LIST"
+        values = _texts_of(sql_type, constants) if texts else values_of(sql_type, constants)
+        lists.append(["NULL", *map(literal, values)] if texts else values)
+        casts.append(f"TRY_CAST({{}} AS {sql_type})" if texts else "{}")
     rows = min(2 * max((len(found) for found in lists), default=1), most)
     shown = []
-    for place, ((name, sql_type), found) in enumerate(zip(columns, lists, strict=True)):
+    for place, ((name, sql_type), found, cast) in enumerate(zip(columns, lists, casts, strict=True)):
         if found == ["NULL"]:  # of which DuckDB 1.4 makes an INTEGER
-            found = [f"CAST(NULL AS {sql_type})"]
+            found, cast = [f"CAST(NULL AS {sql_type})"], "{}"
         turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
         missing = [value for value in found if value not in turned]
-        shown.append(f"system.main.unnest([{', '.join([*missing, *turned][:rows])}]) AS {quoted(name)}")
+        values = f"system.main.unnest([{', '.join([*missing, *turned][:rows])}])"
+        shown.append(f"{cast.format(values)} AS {quoted(name)}")
     return f"(SELECT {', '.join(shown)}) AS {quoted(alias)}"
 
 

@@ -63,7 +63,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
     """The table in three schemas: whole, and without a unit. Rehearsals and the search for macros, which have tests of their own, are off."""
     with pytest.MonkeyPatch.context() as patch, duckdb.connect() as connection:
         patch.setattr(Catalog, "changed_function", lambda self, names: None)
-        patch.setattr(Catalog, "check_functions", lambda self: None)
+        patch.setattr(Catalog, "check_functions", lambda self, **given: None)
         patch.setattr(rehearsing, "rehearse", lambda *given: None)
         patch.setattr(discrete, "add_noise", lambda counts, mechanism, scale: counts.copy())
         make_table(connection, rows=24)

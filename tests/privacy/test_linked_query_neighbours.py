@@ -28,6 +28,7 @@ from dpsql.measure import rows
 from dpsql.measure.statement import Statement
 from dpsql.noise import discrete
 from dpsql.protected.source import resolve
+from dpsql.purchase import measuring
 from dpsql.session.instance import open_context
 from dpsql.source import analysis, ways
 from dpsql.source.linked import Orphans
@@ -342,7 +343,8 @@ def test_rows_that_come_while_heavy_units_are_known_do_not_count(planted, monkey
 
     monkeypatch.setattr(reading, "heavy_units", meanwhile)
     if planted:
-        monkeypatch.setattr(measured, "snapshot", lambda cursor: nullcontext())
+        for module in (measured, measuring):
+            monkeypatch.setattr(module, "snapshot", lambda cursor: nullcontext())
     text = [("SELECT count(*) FROM procedures", "max_rows_per_group := 12")]
     [(plan, one)] = read(con, text, monkeypatch).found
     monkeypatch.setattr(reading, "heavy_units", plain)

@@ -68,6 +68,10 @@ def test_every_kind_of_call_is_refused_uncharged(visits: duckdb.DuckDBPyConnecti
     assert visits.cursor().execute("SELECT count(*) FROM dpsql.ledger WHERE action = 'charge'").fetchone() == (0,)
 
 
+def overloaded(functions: Functions, cursor: duckdb.DuckDBPyConnection) -> str | None:
+    return min(functions.listed(cursor)[1], default=None)
+
+
 def test_every_function_that_can_be_overloaded_is_noticed() -> None:
     """No list: whatever DuckDB has under a name."""
     con = duckdb.connect()
@@ -82,7 +86,7 @@ def test_every_function_that_can_be_overloaded_is_noticed() -> None:
         taken.append(name.lower())
     assert len(taken) > 400 and {"least", "+", "coalesce", "list_value"} & own <= set(taken)
     functions = Functions()
-    assert functions.overloaded(cursor) is not None
+    assert overloaded(functions, cursor) is not None
     assert functions._overloaded == set(taken)
     with pytest.raises(UnsupportedQuery, match="another meaning"):
         Catalog(cursor, functions).check_functions()
@@ -94,7 +98,7 @@ def test_macros_and_functions_of_new_names_are_no_matter() -> None:
     con = duckdb.connect()
     con.execute("CREATE MACRO least(a, b) AS 7; CREATE TEMP MACRO greatest(a, b) AS 7")
     con.create_function("mine", lambda a: a, ["DOUBLE"], "DOUBLE")
-    assert Functions().overloaded(con.cursor()) is None
+    assert overloaded(Functions(), con.cursor()) is None
     con.close()
 
 
@@ -110,14 +114,14 @@ def test_tables_of_our_own_hide_nobody_elses_function(when: str, looked: bool, m
     cursor, other = con.cursor(), con.cursor()
     made, guarded = listed._listing, temporary.guarded
     for _ in range(2):  # what DuckDB makes by itself when a session begins
-        assert functions.overloaded(cursor) is None
+        assert overloaded(functions, cursor) is None
 
     def reading(*given: Any) -> Any:
         if when == "while it is made":
             register(other)
         made = guarded(*given).fetchall()
         if looked:
-            functions.overloaded(cursor)
+            overloaded(functions, cursor)
         return SimpleNamespace(fetchall=lambda: made)
 
     monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
@@ -129,7 +133,7 @@ def test_tables_of_our_own_hide_nobody_elses_function(when: str, looked: bool, m
             register(other)
     if when == "after":
         register(other)
-    assert functions.overloaded(cursor) == (None if when == "never" else "least")
+    assert overloaded(functions, cursor) == (None if when == "never" else "least")
     assert bool(times) == (when != "never" or looked)
     con.close()
 
@@ -139,13 +143,13 @@ def test_numbers_are_allowed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     con, functions, guarded = duckdb.connect(), Functions(), temporary.guarded
     cursor, times, made = con.cursor(), [], listed._listing
     for _ in range(2):
-        functions.overloaded(cursor)
+        overloaded(functions, cursor)
     seen = SimpleNamespace(fetchall=lambda: [(1,)])
-    monkeypatch.setattr(temporary, "guarded", lambda *given: (guarded(*given), functions.overloaded(cursor), seen)[-1])
+    monkeypatch.setattr(temporary, "guarded", lambda *given: (guarded(*given), overloaded(functions, cursor), seen)[-1])
     with temporary_table(cursor, "rows", "SELECT 1 AS x"):
         monkeypatch.setattr(listed, "_listing", lambda one: times.append(one) or made(one))
         con.execute("CREATE TEMP TABLE takes_as_many AS SELECT 1 AS x")
-        functions.overloaded(cursor)
+        overloaded(functions, cursor)
         assert times
     con.close()
 
@@ -153,7 +157,7 @@ def test_numbers_are_allowed_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_could_not_be_made_is_not_allowed_for() -> None:
     con, functions = duckdb.connect(), Functions()
     cursor = con.cursor()
-    assert functions.overloaded(cursor) is None
+    assert overloaded(functions, cursor) is None
     number = functions._newest
     with pytest.raises(dpsql.DpsqlError), temporary_table(cursor, "rows", "SELECT error('no')"):
         pass
