@@ -200,16 +200,18 @@ class LinkBroken(DpsqlError):
         The linked table and its parent, as the books call them.
     why : str
         What does not hold.
+    everything : bool
+        Whether it is not known of the parent's own rows either.
     """
 
-    def __init__(self, source: str, parent: str, why: str) -> None:
+    def __init__(self, source: str, parent: str, why: str, *, everything: bool = False) -> None:
         self.source = source
         self.parent = parent
         self.why = why
-        super().__init__(
-            f"the link of {source} to {parent} does not hold any more, and nothing was read or charged: {why}. "
-            f"Releases that do not read {source} go on without it; a table that is not needed can be dropped"
-        )
+        then = f"Releases that do not read {source} go on without it; a table that is not needed can be dropped"
+        if everything:
+            then = f"Until it holds again nothing is sold of {parent} and what is linked to it"
+        super().__init__(f"the link of {source} to {parent} does not hold any more, and nothing was read or charged: {why}. {then}")
 
 
 class EngineLost(DpsqlError):

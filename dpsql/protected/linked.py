@@ -147,9 +147,9 @@ def keys_linked(context: Context, root: TableId) -> dict[str, str]:
         try:
             key = stored_column(catalog, root, link.parent_column, "parent_column")
         except Unfit:
-            raise LinkBroken(link.source, link.above, told) from None
+            raise LinkBroken(link.source, link.above, told, everything=True) from None
         if key.nullable or fold(key.name) not in catalog.single_keys(root):
-            raise LinkBroken(link.source, link.above, told)
+            raise LinkBroken(link.source, link.above, told, everything=True)
         found[fold(key.name)] = key.name
     return found
 

@@ -6,12 +6,14 @@ place where names are judged, and nothing between the text that was checked and 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.tokens import TokenType
 
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IS_NOT = "is_not"
 """Mark of NOT (x IS NULL) that was written as x IS NOT NULL, which DuckDB names so."""
 
@@ -36,12 +38,14 @@ class StrictDuckDB(DuckDB):
     """DuckDB's grammar without any knowledge of functions."""
 
     def parse(self, sql: str, **options: Any) -> list[exp.Expression | None]:
-        """Return the trees of a text."""
+        """Return the trees of a text. A function whose name stands in quotes, as DuckDB itself writes "mode"(x), is one as any."""
         trees: list[exp.Expression | None] = super().parse(sql, **options)
         for tree in trees:
             for node in () if tree is None else tree.walk():
                 if node._meta:
                     node._meta = _Marks(node._meta)
+                if isinstance(node, exp.Anonymous) and isinstance(node.this, exp.Identifier) and _WORD.fullmatch(node.this.name):
+                    node.set("this", node.this.name)
         return trees
 
     class Parser(DuckDB.Parser):

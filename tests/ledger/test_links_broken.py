@@ -60,3 +60,12 @@ def test_units_of_a_root_of_rows_stay_what_they_were(con, change):
     con.execute(change)
     assert con.execute(f"FROM dp_query('{asked}', epsilon := 0.5)").fetchall() == bought
     con.execute(COUNT.format("patients", "root")).fetchall()
+
+
+def test_nothing_is_sold_of_a_root_of_rows_whose_key_is_none_any_more(con):
+    con.execute("CALL dp_protect('patients', epsilon := 3, delta := 1e-9)")
+    con.execute("CALL dp_link('visits', 'patient_id', parent := 'patients', max_rows := 20)")
+    con.execute("CREATE TABLE people AS FROM patients; DROP TABLE patients; ALTER TABLE people RENAME TO patients")
+    for table in ("patients", "visits"):
+        with pytest.raises(duckdb.Error, match="Until it holds again nothing is sold of main.patients|is not declared unique"):
+            con.execute(COUNT.format(table, table))

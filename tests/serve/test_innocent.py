@@ -89,6 +89,8 @@ SHAPES = {
     "SELECT month(day) AS m, count(*) FROM visits GROUP BY m ORDER BY m": 12,
     "SELECT date_trunc('month', day) AS m, count(*) AS n FROM visits GROUP BY ALL": 12,
     "SELECT median(cost), stddev(cost), min(cost), max(cost) FROM visits": 1,
+    "SELECT mode(ward), count(*) FROM visits": 1,
+    'SELECT "mode"(ward), "Sum"(cost) FROM visits': 1,
     "SELECT count(DISTINCT ward) FROM visits": 1,
     "SELECT ward, day > DATE '2024-06-01' AS late, count(*) FROM visits GROUP BY ROLLUP (ward, late)": 10,
     "SELECT quantile_cont(cost, [0.25, 0.75]) FROM visits": 1,

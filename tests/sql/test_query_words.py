@@ -51,6 +51,15 @@ def explained(con, release):
     return found
 
 
+def test_a_name_of_a_function_may_stand_in_quotes(con):
+    """As DuckDB writes "mode" and "left" itself; what is an operator to DuckDB without quotes stays refused."""
+    plain, quoted = (f"SELECT {mode}(ward), count(*) FROM visits WHERE {left}(ward, 1) < 'c'" for mode, left in (("mode", "left"), ('"Mode"', '"left"')))
+    bought = con.execute("FROM dp_query(?, epsilon := 0.5)", [plain]).fetchall()
+    assert con.execute("FROM dp_query(?, epsilon := 0.5)", [quoted]).fetchall() == bought
+    with pytest.raises(duckdb.Error, match="two ways"):
+        con.execute("""FROM dp_query('SELECT "coalesce"(sum(age), 1) FROM visits', epsilon := 0.5)""")
+
+
 def test_aggregates_are_shown_as_in_sql(con):
     found = explained(con, "all")
     for text in ("count(*)", 'count("cost in €")', "FILTER (WHERE age > 30)", "by 1 key (4 public groups)", "FROM visits"):
