@@ -121,8 +121,8 @@ def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[
             found, cast = [f"CAST(NULL AS {sql_type})"], "{}"
         turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
         missing = [value for value in found if value not in turned]
-        values = f"system.main.unnest([{', '.join([*missing, *turned][:rows])}])"
-        shown.append(f"{cast.format(values)} AS {quoted(name)}")
+        all_rows = f"system.main.unnest([{', '.join([*missing, *turned][:rows])}])"
+        shown.append(f"{cast.format(all_rows)} AS {quoted(name)}")
     return f"(SELECT {', '.join(shown)}) AS {quoted(alias)}"
 
 
