@@ -78,7 +78,7 @@ def charges(con: duckdb.DuckDBPyConnection) -> int:
         ([("q", "p.s = 'f'")], (900, 1500), (700, 1600)),
         ([("v", "(p.s = 'f' OR p.w < 20) AND day >= born")], (700, 1500), (400, 1600)),
         ([("v", "day >= born + INTERVAL 9 YEAR AND p.w > 40")], (20, 900), (0, 900)),
-        ([("v", "cost = p.w AND p.w > 45")], (20, 1200), (0, 1200)),
+        ([("v", "cost = p.w AND p.w > 45")], (0, 1200), (0, 1200)),  # hardly a row obeys it in the data: by the draw there may be none
     ],
 )  # fmt: skip
 def test_what_is_bought_is_written_and_obeys(
