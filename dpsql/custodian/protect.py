@@ -96,6 +96,7 @@ def protect(context: Context, call: ProtectCall) -> str:
     budget = Budget(Decimal(repr(arguments.epsilon({"epsilon": call.epsilon}))), Decimal(repr(delta or 0.0)), accountant)
     neighbors = call.neighbors or ""
     change = ledger.protect(Protection(ledger.source, budget, neighbors, unit, contributions), anchor)
+    context.known.clear()
     return inline(
         PROTECTION_COLUMNS,
         [(ledger.source, float(budget.epsilon), float(budget.delta), neighbors, unit, contributions, accountant, change)],

@@ -6,8 +6,12 @@ import duckdb
 import pytest
 
 import dpsql
+from dpsql.calls.custody import ProtectCall
+from dpsql.custodian.protect import protect
 from dpsql.protected import source as sources
+from dpsql.protected.source import protection_of
 from dpsql.session.instance import instance_with, open_context
+from dpsql.source.analysis import find_table
 
 TABLES = """
 CREATE TABLE "odd ""name"" select" (id BIGINT NOT NULL, "Größe" INTEGER, "a.b" DOUBLE CHECK ("a.b" BETWEEN 0 AND 1), twice INTEGER AS ("Größe" * 2), l INTEGER[]);
@@ -56,3 +60,13 @@ def test_what_is_no_table_is_refused_as_ever(text, con):
         if call is dpsql.declare:
             first = said
     assert said == first
+
+
+def test_a_table_that_is_protected_by_the_same_caller_is_public_no_more(con):
+    """A caller of several calls, as dbt's: what was known of a table before it had a budget is known no more."""
+    con.execute("CREATE TABLE later AS SELECT 1 AS x")
+    with open_context(instance_with(con), "memory", "main") as context:
+        table = find_table(context.cursor, "later", database="memory", schema="main")
+        assert protection_of(context, table)[1] is None
+        protect(context, ProtectCall.parse({"source": "later", "epsilon": 1.0, "delta": 1e-9}))
+        assert protection_of(context, table)[1] is not None
