@@ -11,6 +11,7 @@ not, they are everybody's, and what is left to ask is a partner only where neith
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -213,6 +214,8 @@ class Members(Joins):
             refuse("WITH", "never used; take it out", query, self.view.where)
         layer = Layer(below)
         column = None
+        for listed in [] if valued else query.expressions:
+            self._check_named(listed, below.scope, rows.scope)
         if valued:
             entries = analysis._entries(query, below.scope)
             if len(entries) != 1:
@@ -222,6 +225,20 @@ class Members(Joins):
         out = layer.close()
         out.scope.items[:] = out.scope.items[-1:] if out.scope.items and out.scope.items[-1].columns else out.scope.items[:1]
         return out, conditions, column
+
+    @staticmethod
+    def _check_named(listed: exp.Expression, *scopes: Scope) -> None:
+        """Refuse names in the list of an EXISTS that mean nothing there: they decide nothing, and are a mistake all the same."""
+        for node in listed.find_all(exp.Column):
+            if isinstance(node.this, exp.Star) or node.find_ancestor(exp.Query) is not listed.find_ancestor(exp.Query):
+                continue
+            *others, last = scopes
+            for scope in others:
+                with suppress(ArgumentError):
+                    scope.resolve(node)
+                    break
+            else:
+                last.resolve(node)
 
     def _is_simple(self, query: exp.Select) -> bool:
         """Return whether a subquery's rows are those that its WHERE keeps."""

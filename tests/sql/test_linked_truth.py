@@ -9,7 +9,7 @@ import pytest
 from case_counts import cases
 from linked_sources import BY_UNIT, LOCAL, ROWS, Linked
 
-from dpsql.errors import UnsupportedQuery
+from dpsql.errors import ArgumentError, UnsupportedQuery
 
 pytestmark = pytest.mark.any_duckdb
 
@@ -176,6 +176,15 @@ def test_rows_are_those_of_the_text_where_units_are_null_and_orphans_are_one(lac
     assert len(answered) >= len(EVERY) + len(LACKING)
     rows = lacking.random_rows(random.Random(seed), 6)
     assert differences(lacking, answered, rows) == []
+
+
+@pytest.mark.parametrize("listed", ["nothing", "a.nothing", "b.value", "a.value + nothing"])
+@pytest.mark.parametrize("more", ["", " GROUP BY a.value"])
+def test_names_in_the_list_of_exists_have_to_mean_something(db, listed, more):
+    with pytest.raises(ArgumentError, match="nothing|b.value"):
+        db.source(f"SELECT v.cost FROM visits v WHERE EXISTS (SELECT {listed} FROM labs a WHERE a.visit = v.visit{more})")
+    for good in ("1", "*", "a.*", "value", "a.value", "v.cost"):
+        db.source(f"SELECT v.cost FROM visits v WHERE EXISTS (SELECT {good} FROM labs a WHERE a.visit = v.visit)")
 
 
 @pytest.mark.parametrize("text", REFUSED)
