@@ -33,11 +33,12 @@ def columns_of(context: Context, text: str, shape: object = None) -> list[tuple[
     ------
     duckdb.Error
     """
-    if shape is None or ("columns", shape) not in context.known:
+    found: list[tuple[str, str]] | None = None if shape is None else context.known.get(("described", shape))
+    if found is None:
         found = [(str(row[0]), str(row[1])) for row in context.cursor.execute(f"DESCRIBE {text}").fetchall()]
-        context.known["columns", shape] = found
-    columns: list[tuple[str, str]] = context.known["columns", shape]
-    return columns
+    if shape is not None:
+        context.known["described", shape] = found
+    return found
 
 
 def finish(context: Context, text: str, sql: str, shape: object = None) -> str:

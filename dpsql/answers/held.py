@@ -95,16 +95,17 @@ def may_answer(call: QueryPurchase, question: object) -> bool:
     """Return whether a stored question has the keys and aggregates that are asked for, in one way of asking."""
     asked: Asked | None = call.asked
     while asked is not None:
-        if isinstance(question, dict) and _holds(question, asked.canonical()):
+        if _holds(question, asked.canonical()):
             return True
         asked = asked.written
     return False
 
 
-def _holds(question: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether a question is of the same rows and groups as another one, and has all of its aggregates."""
-    same = all(question.get(key) == wanted[key] for key in ("rows", "keys"))
-    return same and set(wanted["aggregates"]) <= set(question["aggregates"])
+def _holds(question: object, wanted: Mapping[str, Any]) -> bool:
+    """Return whether a stored question is of the same rows and groups as another one, and has all of its aggregates."""
+    if not isinstance(question, dict) or any(question.get(key) != wanted[key] for key in ("rows", "keys")):
+        return False
+    return set(wanted["aggregates"]) <= set(question["aggregates"])
 
 
 def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
@@ -112,9 +113,7 @@ def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> He
     for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
-                held = parameters.get("query")
-                answers = isinstance(held, dict) and _holds(held, wanted) and _bounded_alike(call, parameters)
-                if answers and _read_alike(source, name):
+                if _holds(parameters.get("query"), wanted) and _bounded_alike(call, parameters) and _read_alike(source, name):
                     found = drawing.of_ledger(context, source.ledger, name)
                     if found is not None:
                         return of_release(context, found)

@@ -91,7 +91,6 @@ def measure(
     with nullcontext() if fresh else protected.ledger.whole():
         if not fresh:
             protected.ledger.check_intact()  # an edited plan could have smaller noise
-            measures.check_unchanged(context, protected, plan)
         protected = dataclasses.replace(protected, reads=measures.reads(context, protected, plan))
         check_unchanged(protected, purchase, plan, fresh=fresh)
     members = _public_facts(context, protected, plan, name)

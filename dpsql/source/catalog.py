@@ -155,14 +155,11 @@ class Catalog:
 
     def entries(self, name: str, kind: str) -> list[Row]:
         """Return all tables, or views, of a name in all databases: database, schema, name, kind, text, whether internal, number."""
-        self._look_up([name], kind)
+        self.look_up([name], kind)
         return self._named[fold(name), kind]
 
-    def look_up(self, names: Iterable[str]) -> None:
-        """Look tables of these names up at once, and their keys when one of them is asked for: each statement takes its time."""
-        self._look_up(names, "table")
-
-    def _look_up(self, names: Iterable[str], kind: str) -> None:
+    def look_up(self, names: Iterable[str], kind: str = "table") -> None:
+        """Look tables, or views, of these names up at once, and the keys of all when one is asked for; a statement takes time."""
         wanted = [name for name in dict.fromkeys(map(fold, names)) if (name, kind) not in self._named]
         if not wanted:
             return

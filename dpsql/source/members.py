@@ -11,7 +11,6 @@ not, they are everybody's, and what is left to ask is a partner only where neith
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -227,18 +226,15 @@ class Members(Joins):
         return out, conditions, column
 
     @staticmethod
-    def _check_named(listed: exp.Expression, *scopes: Scope) -> None:
+    def _check_named(listed: exp.Expression, below: Scope, outside: Scope) -> None:
         """Refuse names in the list of an EXISTS that mean nothing there: they decide nothing, and are a mistake all the same."""
         for node in listed.find_all(exp.Column):
             if isinstance(node.this, exp.Star) or node.find_ancestor(exp.Query) is not listed.find_ancestor(exp.Query):
                 continue
-            *others, last = scopes
-            for scope in others:
-                with suppress(ArgumentError):
-                    scope.resolve(node)
-                    break
-            else:
-                last.resolve(node)
+            try:
+                below.resolve(node)
+            except ArgumentError:
+                outside.resolve(node)
 
     def _is_simple(self, query: exp.Select) -> bool:
         """Return whether a subquery's rows are those that its WHERE keeps."""
