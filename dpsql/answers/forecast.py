@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpsql import methods
-from dpsql.accounting import expected_absolute_error, remaining
+from dpsql.accounting import charges_of, expected_absolute_error, remaining
 from dpsql.answers import held as held_by
 from dpsql.answers import kept, link_words, linked_words, query_words, row_bounds, ruled
 from dpsql.answers.query import queries
@@ -104,7 +104,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     unasked = [] if bought else _bound(context, protected, wanted.plan)
     (budget, charges), charge = uses.limit(protected), wanted.calibration.charge
     affordable = bought or uses.affordable(protected, charge)
-    after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    after = remaining(budget, charges if bought or not affordable else charges_of(charges).plus([charge]))
     rows = call.rows
     by_number = _by_contributions(context, protected, asked, wanted.plan)
     rules = ruled.effects(context.cursor, wanted.plan)

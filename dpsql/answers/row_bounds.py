@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from dpsql.accounting import fits, standard_deviation
+from dpsql.accounting import charges_of, fits, standard_deviation
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
@@ -171,7 +171,7 @@ def _check_both(
         uses.check(context, source, histogram)
     budget, charges = uses.limit(source)
     both = [request(context, source, one).calibration.charge for one in (histogram, rest)]
-    if fits(budget, charges, both[0]) and not fits(budget, [*charges, both[0]], both[1]):
+    if fits(budget, charges, both[0]) and not fits(budget, charges_of(charges).plus(both[:1]), both[1]):
         whose = "the budget of" if source.ledger.limit() is None else "your grant on"
         said = f"{whose} {source.key} covers its histogram of rows per unit and not the query after it; FROM dp_budget()"
         raise ArgumentError("epsilon", epsilon, f"{said} shows what is left. Nothing was charged")

@@ -17,13 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.accounting import Charge, fits, remaining, shortfall
+from dpsql.accounting import Charge, Charges, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
 from dpsql.books.entries import (
     Protection,
     Purchase,
     canonical_json,
-    charge_from_row,
     contract,
     edited,
     protection_of,
@@ -139,21 +138,19 @@ class Ledger(Linked):
                     found[release] = any(value == name or identifier(name) in value for value in values)
         return [release for release, named in reversed(found.items()) if named]
 
-    def charges(self) -> list[Charge]:
+    def charges(self) -> Charges:
         """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
-        return [*self.charged().values(), *self.merged().values()]
+        with self.whole():
+            if self._book is None:
+                return Charges()
+            merged = self.merged()
+            with reading(self.source):
+                return self._book.charges().plus([*merged.values()]) if merged else self._book.charges()
 
     def charged(self) -> dict[str, Charge]:
         """Return every charge of this source's own that counts, by release."""
-        rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
-        counted: dict[str, Charge] = {}
-        with reading(self.source):
-            for action, release, rho, epsilon, delta, events in rows:
-                if action == "refund":
-                    counted.pop(release, None)  # an edited book may refund what it never charged
-                else:
-                    counted[release] = charge_from_row(rho, epsilon, delta, events)
-        return counted
+        with self.whole(), reading(self.source):
+            return {} if self._book is None else dict(self._book.charged())
 
     def purchase(self, release: str) -> Purchase | None:
         """Return the charge of a release, or None if there is none that counts."""
@@ -186,17 +183,15 @@ class Ledger(Linked):
         The oldest come first. An analyst sees those that she has uses of.
         """
         query = (
-            f"SELECT entry, action, release, operation, query, parameters FROM {self._table} "  # noqa: S608
-            "WHERE source = ? AND (action = 'store' "
-            "OR (action = 'charge' AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?)))))"
+            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = $source AND action = 'charge' "  # noqa: S608
+            "AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, $holding))) "
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = $source AND action = 'store')"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, holding]).fetchall()
-            there = {name for _, action, name, *_ in rows if action == "store"}
-            used = self.used()
-            there = there if used is None else there & used
-            rows = sorted((row for row in rows if row[1] == "charge" and row[2] in there), key=lambda row: int(row[0]))
-            return [(str(name), str(made), str(of), str(text)) for _, _, name, made, of, text in rows]
+            rows = self.books.cursor.execute(query, {"source": self.source, "holding": holding}).fetchall()
+            used = self.used() if rows else None
+            rows = sorted((row for row in rows if used is None or row[1] in used), key=lambda row: int(row[0]))
+            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
 
     def stopped(self) -> int | None:
         """Return the entry after which only plain sources may be bought, until the custodian resumes.
