@@ -102,6 +102,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     walk.check(tree["statements"][0])
     if walk.read != {t.text if not t.is_file else "read_parquet()" for t in tables}:
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
+    # the parse tree has shown whose rows meet; what is computed of them shows in the calls, and in the plan
     names = set(ALWAYS_CHECKED) | LOCAL_CHECKED
     for node in nodes(tree["statements"]):
         kind = node.get("class")
@@ -113,6 +114,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
                 _check_list_aggregate(node)
             if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
                 raise UnsupportedQuery(str(node["function_name"]), "its arguments are not ordered here")
+    # the binder has added casts and joins by now, which the text does not show
     for node in nodes(_without_lists(_plan(catalog, probe, plan_text))):
         kind = node.get("type")
         if isinstance(kind, str) and kind.startswith("LOGICAL_"):

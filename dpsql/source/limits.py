@@ -129,11 +129,11 @@ def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:
 
 def repeated(value: exp.Expression, sql_type: str, at: exp.Expression, where: str) -> exp.Expression:
     """Return a value of bounded size, or refuse it."""
-    found = short(value, sql_type)
-    if found is None:
+    bounded = short(value, sql_type)
+    if bounded is None:
         advice = f"a {sql_type} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it"
         refuse("a window", advice, at, where)
-    return found
+    return bounded
 
 
 def _fixed(sql_type: str) -> bool:
