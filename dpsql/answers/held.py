@@ -75,9 +75,9 @@ def of_release(context: Context, release: Release) -> Held:
     if plan.query is None:
         raise ReleaseError(f"release {release.identifier!r} is not the answer of a query")
     statistics = release.statistics(context.cursor)
-    found = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
+    answer = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
     manifest = release.manifest
-    return Held(release.identifier, str(manifest["sha256"]), plan, found, manifest["parameters"]["query"])
+    return Held(release.identifier, str(manifest["sha256"]), plan, answer, manifest["parameters"]["query"])
 
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:
@@ -114,12 +114,12 @@ def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> He
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 if _holds(parameters.get("query"), wanted) and _bounded_alike(call, parameters) and _read_alike(source, name):
-                    found = drawing.of_ledger(context, source.ledger, name)
-                    if found is not None:
-                        return of_release(context, found)
+                    release = drawing.of_ledger(context, source.ledger, name)
+                    if release is not None:
+                        return of_release(context, release)
             elif operation == "marginals" and query == source.key and _is_counted(source, call) and _cheap_enough(call, parameters):
-                found = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
-                summed = None if found is None else _from_tables(context, source, call.asked, found)
+                release = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
+                summed = None if release is None else _from_tables(context, source, call.asked, release)
                 if summed is not None:
                     return summed
     return None
@@ -155,13 +155,13 @@ def _is_counted(source: ProtectedSource, call: QueryPurchase) -> bool:
 
 def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
     """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
-    found = []
+    answers = []
     for name, operation, query, text in source.ledger.stored(rows):
         with suppress(ValueError):
             parameters = load(text)
             if isinstance(parameters, dict):
-                found.append((name, operation, query, parameters))
-    return sorted(found, key=lambda one: -_epsilon(one[3]))  # the most accurate first
+                answers.append((name, operation, query, parameters))
+    return sorted(answers, key=lambda one: -_epsilon(one[3]))  # the most accurate first
 
 
 def _epsilon(parameters: Mapping[str, Any]) -> float:
@@ -217,10 +217,10 @@ def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
     """Return the columns of the table that the keys copy, folded; None where a key is anything else."""
     facts = facts_of(context)
     lineage = Lineage(asked.source, facts.names)
-    found = []
+    columns = []
     for key in asked.keys:
         origin = lineage.origin(key) if hasattr(key, "parts") else None
         if not origin or len(origin) != 1 or not isinstance(origin[0], Leaf):
             return None
-        found.append(fold(origin[0].name))
-    return found
+        columns.append(fold(origin[0].name))
+    return columns

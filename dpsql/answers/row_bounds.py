@@ -46,20 +46,20 @@ def settled(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
         return call  # of rows that are units the planner says why it cannot be
     if _most(source) == 1:
         return _with(call, None)
-    found = _before(context, source, call)
-    if found is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
+    before = _before(context, source, call)
+    if before is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
         return call
-    return found
+    return before
 
 
 def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[BuyingCall, ...]:
     """Return what a purchase buys: itself, after a histogram where one comes first. Nothing is bought."""
-    found = settled(context, source, call)
-    if found is None:
+    rest = settled(context, source, call)
+    if rest is None:
         return _parts(source, call)
-    if call.epsilon is not None and found.call.max_rows not in (None, call.call.max_rows):
-        return _parts(source, call)[0], found
-    return (found,)
+    if call.epsilon is not None and rest.call.max_rows not in (None, call.call.max_rows):
+        return _parts(source, call)[0], rest
+    return (rest,)
 
 
 def learned(context: Context, source: ProtectedSource, call: QueryPurchase, progress: Progress) -> QueryPurchase:

@@ -55,10 +55,10 @@ def stored(value: object, kind: str) -> object:
     if not isinstance(value, Decimal) or wanted is not Decimal or not value.is_finite():
         raise ValueError(kind)
     width, scale = map(int, kind.removeprefix("DECIMAL(").rstrip(")").split(","))
-    found = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
-    if found != value or len(found.as_tuple().digits) > width:
+    rounded = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    if rounded != value or len(rounded.as_tuple().digits) > width:
         raise ValueError(kind)
-    return found
+    return rounded
 
 
 def types_hold(types: Mapping[str, str]) -> bool:

@@ -51,17 +51,17 @@ _PURCHASE = (
 
 def _counting(release: str, rows: Sequence[Sequence[Any]]) -> Purchase | None:
     """Return the charge of a release that counts, of its entries in order, as `_PURCHASE` lists them."""
-    found: Purchase | None = None
+    purchase: Purchase | None = None
     for action, contents, entry, *bought in rows:
         if action == "charge":
-            found = purchase_of(release, [entry, *bought])
+            purchase = purchase_of(release, [entry, *bought])
         elif action == "refund":
-            found = None
-        elif action == "store" and found is not None:
-            found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-        elif action == "fail" and found is not None:
-            found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
-    return found
+            purchase = None
+        elif action == "store" and purchase is not None:
+            purchase = dataclasses.replace(purchase, status="stored", contents=contents, entry=entry)
+        elif action == "fail" and purchase is not None:
+            purchase = dataclasses.replace(purchase, status="failed", contents=None, entry=entry)
+    return purchase
 
 
 def _texts(item: Any) -> Iterator[str]:
@@ -110,12 +110,12 @@ class Ledger(Linked):
         if not self.books.exist():
             return None, ()
         columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
-        found = self._rows(columns, actions=actions)
-        if not found:
+        contracts = self._rows(columns, actions=actions)
+        if not contracts:
             if self._last() == (0, None):
                 return None, ()
-            found = self._rows(columns, actions=actions)  # another session may have begun the book just now
-        return (str(found[-1][0]), found[-1][1:]) if found else ("", ())
+            contracts = self._rows(columns, actions=actions)  # another session may have begun the book just now
+        return (str(contracts[-1][0]), contracts[-1][1:]) if contracts else ("", ())
 
     def _protection(self, action: str | None, held: Sequence[Any]) -> Protection | None:
         if action is None:
@@ -128,15 +128,15 @@ class Ledger(Linked):
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
         rows = self._rows(["action", "release", "parameters", "plan"], actions=("charge", "refund"))
-        found: dict[str, bool] = {}
+        releases: dict[str, bool] = {}
         name = column.lower()
         with reading(self.source):
             for action, release, *about in rows:
-                found.pop(release, None)
+                releases.pop(release, None)
                 if action == "charge":
                     values = [text.lower() for item in about for text in _texts(json.loads(item or "null"))]
-                    found[release] = any(value == name or identifier(name) in value for value in values)
-        return [release for release, named in reversed(found.items()) if named]
+                    releases[release] = any(value == name or identifier(name) in value for value in values)
+        return [release for release, named in reversed(releases.items()) if named]
 
     def charges(self) -> Charges:
         """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
@@ -162,11 +162,11 @@ class Ledger(Linked):
 
     def entries(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return what `purchase_in` reads a charge from, by release, of all at once."""
-        found: dict[str, list[tuple[Any, ...]]] = {}
+        by_release: dict[str, list[tuple[Any, ...]]] = {}
         if self.books.exist():
             for release, *row in self._rows(["release", *_PURCHASE]):
-                found.setdefault(str(release), []).append(tuple(row))
-        return found
+                by_release.setdefault(str(release), []).append(tuple(row))
+        return by_release
 
     def purchase_in(self, entries: Mapping[str, Sequence[tuple[Any, ...]]], release: str) -> Purchase | None:
         """Return the charge of a release among `entries`, or None if there is none that counts."""

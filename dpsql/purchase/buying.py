@@ -147,9 +147,9 @@ def _record_failures(context: Context, protected: ProtectedSource) -> None:
         if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
             protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed
             note.forget(store)
-    for found in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
-        protected.ledger.mark(found[2], "fail")
-        context.instance.unrecorded.discard(found)
+    for failed in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
+        protected.ledger.mark(failed[2], "fail")
+        context.instance.unrecorded.discard(failed)
 
 
 def _bought(
