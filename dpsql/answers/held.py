@@ -186,6 +186,7 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
     if not fitting:
         return None
     cells, place, clique = min(fitting)
+    # the smallest released table that has all columns has the least noise once the others are summed out
     table = release.statistics(context.cursor).tables[clique]
     kept = table.sum(axis=tuple(i for i, attribute in enumerate(clique) if attribute not in wanted))
     order = [sorted(wanted).index(i) for i in wanted]
@@ -195,6 +196,7 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
     for each in labels:
         groups = [(*group, label) for group in groups for label in each]
     summed = cells // math.prod(len(each) for each in labels)
+    # the sum is shown as the answer of a query that was never bought: its noise is that of the cells that were added up
     query = QueryPlan(
         keys=tuple(a.sql_type for a in attributes), measures=(Measure("count"),), public=True, groups=len(groups), groups_sql="",
         unit=source.protection.privacy_unit is not None, max_rows=source.protection.max_contributions, max_groups=None,

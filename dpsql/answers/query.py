@@ -142,12 +142,14 @@ def _bought(context: Context, read_query: Read, sources: list[list[ProtectedSour
         for calls, protected in zip(wanted, sources, strict=True)
     ]
     wanted = [[done or call for done, call in zip(*pair, strict=True)] for pair in zip(settled, wanted, strict=True)]
+    # what the answer is made of fails here or not at all: nothing is charged before all of it was tried
     rehearsing.rehearse(context, read_query, wanted, sources, looking)
     for calls, done, protected in zip(wanted, settled, sources, strict=True):
         for place, source in enumerate(protected):
             if done[place] is None:
                 calls[place] = row_bounds.learned(context, source, calls[place], progress)
                 looking = Looking(context)
+    # a number of rows that was learned makes another question, so what answers it was looked for anew above
     out = []
     for calls, protected in zip(wanted, sources, strict=True):
         parts = []

@@ -99,6 +99,7 @@ class Chain:
         result = self.books.cursor.execute(query, {"source": self.source, "last": known.last[0]})
         types = {str(name): str(kind) for name, kind, *_ in result.description[4:]}
         read = result.fetchall()
+        # equal numbers and hashes: what was known stands there still, so it need not be hashed again
         if read[0][:2] != (len(known.rows), known.mark if known.rows else None) or read[0][2] > MOST_AT_ONCE:
             return None
         if known.rows and types != known.types:
@@ -252,6 +253,7 @@ class Chain:
                         entry, noted = self._insert(fields, anchor) if fields is not None else (None, None)
                     committing = True
                     cursor.execute("COMMIT")
+                # another session has written this number: decide on its books; unless the disk is what failed
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                     reason = first_line(error)
                     rollback(cursor)

@@ -367,6 +367,7 @@ class Ledger(Linked):
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
         self.check_grant(protection, charge, moment)
+        # her grant was looked at before the table's budget, so that a refusal tells her nothing of others
         spent = self.charges()
         if not fits(protection.budget, spent, charge):
             if self.limit() is not None:  # how much others have left is not hers to know

@@ -188,6 +188,7 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
             texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
             index = {keys: place for place, keys in enumerate(texts)}
             places = _places(frame, plan, index)
+        # from here on the places of groups are fixed: whatever later statements see, rows of other groups are in no counter
         blocks: list[IntArray] = []
         for place, (measure, sums_of) in enumerate(zip(plan.measures, names, strict=True)):
             if measure.kind in ("tree", "values"):
@@ -204,6 +205,7 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
                     np.add.at(leaves_, (at[at >= 0], leaf[at >= 0]), n[at >= 0])
                 blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
+            # everything else was added up by the one statement above
             sums = np.zeros((len(texts), len(sums_of)), np.int64)
             steps = made.steps.get(place)
             for i, name in enumerate(sums_of if steps is None else sums_of[1:], steps is not None):
@@ -287,6 +289,7 @@ def released(plan: Plan, exact: Counted) -> Counted:
     scales = list(plan.scales)
     if len(scales) != len(blocks):
         raise DpsqlError("a plan of a query has one scale for each block")
+    # of private groups the number of units decides, and the very number that decides is the one that is released
     done = None
     if not query.public:
         if query.selecting is None or query.threshold is None:

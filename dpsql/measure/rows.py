@@ -42,6 +42,7 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
     elsewhere = protected.remote is not None or any(table.is_file for table in tables)
     if not plan.unit or source.local or source.row is not None or plan.other or elsewhere:
         return None
+    # more units may be listed than are heavy, never fewer: what is listed without need keeps its rows
     unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
     if plan.max_groups is None:
         above = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated

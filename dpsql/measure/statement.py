@@ -200,6 +200,7 @@ class Statement:
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
             rows = f"SELECT {each} FROM ({rows}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+        # without a unit every row is one, and there is nothing to choose among
         if not plan.unit:
             return rows
         if plan.counting:
@@ -285,6 +286,7 @@ class Statement:
         values = [identifier(f"{'x' if steps is None else 'a'}{variable.position}") for variable in measure.variables]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
         there = " AND ".join([*([] if condition is None else [condition]), *(f"{value} IS NOT NULL" for value in values)])
+        # sums first, then how many rows were summed, of NaN and of NULL: `_counters` reads them in this order
         if steps is not None:
             parts = [steps.total(values[0], condition)]
         elif measure.kind == "scaled":

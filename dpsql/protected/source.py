@@ -411,6 +411,7 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     contract = protection(source.table)
     if contract is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
+    # the contract was known to the analysis; an analyst may still be shut out of this table
     ledger = consulted[source.table]
     check_open(context, ledger.books.database, ledger.source)
     return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, contract)))

@@ -100,6 +100,7 @@ def measure(
         if protected.reads.links:
             state.enter_context(snapshot(context.cursor))
         measures.check_unchanged(context, protected, plan)  # of the state that is read: a key could go, and come back, around it
+        # of a source whose failure could be a row's the reading is noted before it begins: a kill leaves the note
         if not protected.plain:
             note.write(path.parent)
         try:
