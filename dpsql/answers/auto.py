@@ -69,8 +69,8 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
-    for stored, operation, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
-        if operation != "query" or any(parameters.get(key) != wanted.get(key) for key in _SAME):
+    for stored, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
+        if any(parameters.get(key) != wanted.get(key) for key in _SAME):
             continue
         question = parameters.get("query")
         if not isinstance(question, dict) or question.get("rows") != wanted["query"]["rows"]:

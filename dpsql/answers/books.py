@@ -154,7 +154,7 @@ def _budget_row(books: Ledger, *, shown: bool) -> tuple[Any, ...]:
     condition = books.condition()
     found = state = used = None
     granted: list[dict[str, Any]] = []
-    with suppress(LedgerError), reading(books.source):  # `condition` says what is wrong
+    with suppress(LedgerError), reading(books.source), books.whole():  # `condition` says what is wrong
         charges, anchor, holds = books.charges(), books.anchor(), books.chain_holds()
         found = books.protection()
         state = remaining(found.budget, charges) if found is not None else None

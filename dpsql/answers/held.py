@@ -110,14 +110,15 @@ def _holds(question: object, wanted: Mapping[str, Any]) -> bool:
 
 def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     wanted = call.asked.canonical()
-    for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
+    tables = source.key if _is_counted(source, call) else None
+    for name, operation, parameters in stored(source, canonical_json(wanted["rows"]), tables):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 if _holds(parameters.get("query"), wanted) and _bounded_alike(call, parameters) and _read_alike(source, name):
                     release = drawing.of_ledger(context, source.ledger, name)
                     if release is not None:
                         return of_release(context, release)
-            elif operation == "marginals" and query == source.key and _is_counted(source, call) and _cheap_enough(call, parameters):
+            elif _cheap_enough(call, parameters):
                 release = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
                 summed = None if release is None else _from_tables(context, source, call.asked, release)
                 if summed is not None:
@@ -153,15 +154,15 @@ def _is_counted(source: ProtectedSource, call: QueryPurchase) -> bool:
     return rows and bool(asked.wanted) and asked.rows == _whole(source)
 
 
-def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
+def stored(source: ProtectedSource, rows: str, tables: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return name, operation and parameters of the stored answers over these rows, and of the tables of a source."""
     answers = []
-    for name, operation, query, text in source.ledger.stored(rows):
+    for name, operation, text in source.ledger.stored(rows, tables):
         with suppress(ValueError):
             parameters = load(text)
             if isinstance(parameters, dict):
-                answers.append((name, operation, query, parameters))
-    return sorted(answers, key=lambda one: -_epsilon(one[3]))  # the most accurate first
+                answers.append((name, operation, parameters))
+    return sorted(answers, key=lambda one: -_epsilon(one[2]))  # the most accurate first
 
 
 def _epsilon(parameters: Mapping[str, Any]) -> float:

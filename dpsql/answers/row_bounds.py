@@ -126,9 +126,9 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
     """
     least = None if call.epsilon is None else _parts(source, call)[1].epsilon
     tried = set()
-    for name, operation, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
+    for name, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
-        if operation != "query" or not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
+        if not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
             continue
         with suppress(DpsqlError):
             made = _with(replace(call, epsilon=None), number).filled(parameters)

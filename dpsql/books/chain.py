@@ -121,9 +121,13 @@ class Chain:
 
     def chain_holds(self) -> bool:
         """Return whether every entry of this source follows from the one before. The chain has no key, see `dpsql.books.ledger`."""
-        if not self.books.exist():
-            return True
-        return self._chain_holds() if self._book is None else self._book.holds
+        try:
+            with self.whole():
+                return self._book is None or self._book.holds
+        except LedgerError as error:
+            if RESTORE in str(error):  # what stands there is no book that could be read
+                return False
+            raise
 
     def _chain_holds(self) -> bool:
         query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608

@@ -130,11 +130,13 @@ class Ledger(Linked):
         rows = self._rows(["action", "release", "parameters", "plan"], actions=("charge", "refund"))
         releases: dict[str, bool] = {}
         name = column.lower()
+        spelled = [json.dumps(text, ensure_ascii=False)[1:-1] for text in (name, identifier(name))]
         with reading(self.source):
             for action, release, *about in rows:
                 releases.pop(release, None)
                 if action == "charge":
-                    values = [text.lower() for item in about for text in _texts(json.loads(item or "null"))]
+                    near = [item for item in about if item and any(text in item.lower() for text in spelled)]
+                    values = [text.lower() for item in near for text in _texts(json.loads(item))]
                     releases[release] = any(value == name or identifier(name) in value for value in values)
         return [release for release, named in reversed(releases.items()) if named]
 
@@ -177,21 +179,23 @@ class Ledger(Linked):
         """Return action, contents and hash of the entries about a release, in order; who uses it does not matter."""
         return self._rows(["action", "contents", "hash"], actions=("charge", "store", "fail", "refund"), release=release)
 
-    def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
-        """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
+    def stored(self, holding: str, tables_of: str | None = None) -> list[tuple[str, str, str]]:
+        """Return release, operation and parameters of stored answers whose parameters hold a text, and of the tables of a source.
 
         The oldest come first. An analyst sees those that she has uses of.
         """
         query = (
-            f"SELECT entry, release, operation, query, parameters FROM {self._table} WHERE source = $source AND action = 'charge' "  # noqa: S608
-            "AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, $holding))) "
+            f"SELECT entry, release, operation, parameters FROM {self._table} WHERE source = $source AND action = 'charge' "  # noqa: S608
+            "AND (operation = 'query' AND system.main.contains(parameters, $holding) "
+            "OR operation = 'marginals' AND query = $tables) "
             f"AND release IN (SELECT release FROM {self._table} WHERE source = $source AND action = 'store')"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, {"source": self.source, "holding": holding}).fetchall()
+            values = {"source": self.source, "holding": holding, "tables": tables_of}
+            rows = self.books.cursor.execute(query, values).fetchall()
             used = self.used() if rows else None
             rows = sorted((row for row in rows if used is None or row[1] in used), key=lambda row: int(row[0]))
-            return [(str(name), str(made), str(of), str(text)) for _, name, made, of, text in rows]
+            return [(str(name), str(operation), str(parameters)) for _, name, operation, parameters in rows]
 
     def stopped(self) -> int | None:
         """Return the entry after which only plain sources may be bought, until the custodian resumes.
@@ -412,13 +416,14 @@ class Ledger(Linked):
     def condition(self) -> str:
         """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
         try:
-            self.check_chain()
-            anchor = self.anchor()
-            if anchor is not None:
-                Anchor(anchor).check(self._head())
-            self.standing()
-            self.charges()
-            since = self._outcomes()
+            with self.whole():
+                self.check_chain()
+                anchor = self.anchor()
+                if anchor is not None:
+                    Anchor(anchor).check(self._head())
+                self.standing()
+                self.charges()
+                since = self._outcomes()
         except LedgerError as error:
             return str(error)
         stopped = self._stopped(since)

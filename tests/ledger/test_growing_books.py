@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import random
 from decimal import Decimal
@@ -10,19 +9,19 @@ from typing import Any
 
 import duckdb
 import pytest
+from long_books import extend, releases
 from sample_tables import make_people, protect_people
 
 import dpsql
 from dpsql.accounting import Charges
+from dpsql.answers import held
 from dpsql.books import book, chain
-from dpsql.books.entries import FIELDS
-from dpsql.books.hashes import entry_hash, shown, stored
 from dpsql.books.ledger import Ledger
 from dpsql.books.schema import Books
 from dpsql.errors import BudgetExceeded, LedgerError
+from dpsql.text.bounded_json import load
 
 pytestmark = pytest.mark.any_duckdb
-NAMES = [*FIELDS, "hash"]
 
 
 @pytest.fixture
@@ -37,20 +36,6 @@ def con():
 
 def ledger(con: duckdb.DuckDBPyConnection) -> Ledger:
     return Ledger(Books(con.cursor(), "memory"), "main.people", "tester")
-
-
-def extend(con: duckdb.DuckDBPyConnection, entries: list[dict[str, Any]]) -> None:
-    """Append entries to the book as dpsql does, all of them at once; what is not said is as in its first charge."""
-    rows = con.execute(f"SELECT {', '.join(NAMES)} FROM dpsql.ledger ORDER BY entry ASC").fetchall()
-    first, last = (dict(zip(NAMES, row, strict=True)) for row in (next(row for row in rows if row[4] == "charge"), rows[-1]))
-    number, previous, made = last["entry"], last["hash"], []
-    for entry in entries:
-        number += 1
-        moment = dt.datetime(2026, 1, 1) + dt.timedelta(seconds=number)
-        row = {**first, **entry, "entry": number, "previous": previous, "written_at": moment}
-        previous = entry_hash({name: shown(stored(row[name], kind)) for name, kind in FIELDS.items()})
-        made.append([*(str(row[name]) if isinstance(row[name], Decimal) else row[name] for name in FIELDS), previous])
-    con.executemany(f"INSERT INTO dpsql.ledger VALUES ({', '.join('?' * len(NAMES))})", made)
 
 
 def counted(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, Any], Charges]:
@@ -70,7 +55,7 @@ def test_what_is_read_in_parts_is_what_is_read_as_a_whole(con, seed, monkeypatch
             }
             for _ in range(draw.randrange(4))
         ]
-        extend(con, entries) if entries else None
+        extend(con, "main.people", entries) if entries else None
         parts = counted(con)
         monkeypatch.setattr(chain, "_known", {})
         assert counted(con) == parts
@@ -81,7 +66,7 @@ def test_what_is_read_in_parts_is_what_is_read_as_a_whole(con, seed, monkeypatch
 
 def test_a_long_book_is_read_once(con, monkeypatch):
     """Entries that are read, hashed and added up by each call: those that are new."""
-    extend(con, [{"action": action, "release": f"r{i}"} for i in range(300) for action in ("charge", "store")])
+    extend(con, "main.people", releases(300))
     read: list[str] = []
     charge_of = book.charge_from_row
     monkeypatch.setattr(book, "charge_from_row", lambda *row: read.append("charge") or charge_of(*row))
@@ -98,19 +83,30 @@ def test_a_long_book_is_read_once(con, monkeypatch):
     assert ledger(con).condition() == "intact"
 
 
+def test_tables_that_were_bought_are_looked_through_where_they_may_answer(con, monkeypatch):
+    """Parameters of stored releases that a query reads: those of the tables for counts of all rows alone."""
+    extend(con, "main.people", releases(50))
+    read: list[str] = []
+    monkeypatch.setattr(held, "load", lambda text: read.append(text) or load(text))
+    con.execute("FROM dp_query('SELECT avg(age) FROM people', epsilon := 0.01)")
+    assert read == []
+    con.execute("FROM dp_query('SELECT region, count(*) FROM people GROUP BY region', epsilon := 0.01)")
+    assert len(read) == 52  # and the answer before, which is of the same rows
+
+
 @pytest.mark.parametrize("long", [False, True])
 def test_the_limit_holds_whichever_way_a_book_is_read(con, monkeypatch, long):
     monkeypatch.setattr(chain, "MOST_AT_ONCE", 0 if long else chain.MOST_AT_ONCE)
-    extend(con, [{"action": "charge", "release": "dear", "rho": Decimal(1000), "epsilon": Decimal(50)}])
+    extend(con, "main.people", [{"action": "charge", "release": "dear", "rho": Decimal(1000), "epsilon": Decimal(50)}])
     with pytest.raises(BudgetExceeded, match="budget of main.people exceeded"):
         dpsql.marginals(con, "people", columns=["sex"], epsilon=0.001, release="more")
-    extend(con, [{"action": "refund", "release": "dear"}])
+    extend(con, "main.people", [{"action": "refund", "release": "dear"}])
     dpsql.marginals(con, "people", columns=["sex"], epsilon=0.001, release="more")
 
 
 @pytest.mark.parametrize("column", ["rho", "events", "plan", "parameters", "query", "release"])
 def test_a_change_in_a_long_book_that_was_read_is_found(con, column):
-    extend(con, [{"action": "charge", "release": f"r{i}"} for i in range(40)])
+    extend(con, "main.people", [{"action": "charge", "release": f"r{i}"} for i in range(40)])
     ledger(con).check_intact()
     con.execute(f"UPDATE dpsql.ledger SET {column} = {'rho / 2' if column == 'rho' else f'{column} || chr(32)'} WHERE entry = 20")
     for call in itertools.repeat("FROM dp_marginals('people', columns := ['sex'], epsilon := 0.001, release := 'x')", 2):
