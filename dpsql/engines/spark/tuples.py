@@ -116,10 +116,10 @@ def widths(
     -----
     Privacy: exact, secret.
     """
-    total, found = _counted(session, _rows_sql(select, index, empty), _task(index, keys, empty, "widths"))
+    total, by_width = _counted(session, _rows_sql(select, index, empty), _task(index, keys, empty, "widths"))
     histogram = np.zeros(math.comb(len(index.sizes), k) + 1, dtype=np.int64)
-    histogram[: found.size] = found
-    histogram[0] = total - int(found[1:].sum())
+    histogram[: by_width.size] = by_width
+    histogram[0] = total - int(by_width[1:].sum())
     return histogram
 
 
