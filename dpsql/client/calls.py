@@ -11,14 +11,14 @@ from dpsql.errors import ArgumentError
 from dpsql.text.relation import literal
 
 
-def call(name: str, given: Mapping[str, Any]) -> str:
+def call(name: str, values: Mapping[str, Any]) -> str:
     """Return the statement of a call.
 
     Parameters
     ----------
     name : str
         Of the call, without ``dp_``.
-    given : mapping of str to object
+    values : mapping of str to object
         By the names of the declaration; those that have their default's value are left out.
 
     Examples
@@ -28,7 +28,7 @@ def call(name: str, given: Mapping[str, Any]) -> str:
     """
     arguments = []
     for parameter in declaration(name).parameters():
-        value = given.get(parameter.name)
+        value = values.get(parameter.name)
         if parameter.required:
             arguments.append(written(parameter.name, value))
         elif value is not None and value != parameter.default:

@@ -52,8 +52,8 @@ ANSWERS = {
 @cache
 def answer(name: str) -> Callable[[Context, Any], str]:
     """Return the function that answers a call with the text of a relation."""
-    module, _, found = ANSWERS[name].partition(":")
-    function: Callable[[Context, Any], str] = getattr(import_module(f"dpsql.{module}"), found)
+    module, _, attribute = ANSWERS[name].partition(":")
+    function: Callable[[Context, Any], str] = getattr(import_module(f"dpsql.{module}"), attribute)
     return function
 
 

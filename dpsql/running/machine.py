@@ -25,14 +25,14 @@ def memory_mb() -> float | None:
     ArgumentError
         The environment variable is not a positive number.
     """
-    given = os.environ.get(VARIABLE)
-    if given:
+    spelled = os.environ.get(VARIABLE)
+    if spelled:
         try:
-            asked = float(given)
+            asked = float(spelled)
         except ValueError:
             asked = 0.0
         if not 0 < asked < float("inf"):
-            raise ArgumentError(VARIABLE, given, "the environment variable must be a positive number of megabytes, or not be set")
+            raise ArgumentError(VARIABLE, spelled, "the environment variable must be a positive number of megabytes, or not be set")
         return asked
     known = [limit for limit in (_physical(), _group(), _process()) if limit is not None]
     return min(known) / 1e6 if known else None

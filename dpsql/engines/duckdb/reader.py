@@ -60,9 +60,9 @@ class DuckReader:
         histograms = [np.zeros(one.edges.size - 1, np.int64) for one in numbers]
         with counting.ProtectedReading(self.cursor) as background:
             for frame in background.frames(select, _VECTORS):
-                for one, counts in zip(numbers, histograms, strict=True):
-                    values = frame[one.value].to_numpy(dtype=np.float64)[frame[one.code].to_numpy() == 0]
-                    counts += np.bincount(one.place(values), minlength=counts.size)
+                for column, counts in zip(numbers, histograms, strict=True):
+                    values = frame[column.value].to_numpy(dtype=np.float64)[frame[column.code].to_numpy() == 0]
+                    counts += np.bincount(column.place(values), minlength=counts.size)
         return histograms
 
     @contextmanager

@@ -37,11 +37,11 @@ def fill(cursor: duckdb.DuckDBPyConnection, tree: Node, values: Sequence[Any]) -
     if not _are_numbers(places, len(values)):
         refuse("parameter")
     for number, value in enumerate(values, 1):
-        made = _made(cursor, value)
+        constant = _made(cursor, value)
         for node in places[str(number)]:
             alias = node.get("alias", "")
             node.clear()
-            node.update(made, alias=alias)
+            node.update(constant, alias=alias)
     statement["named_param_map"] = []
 
 

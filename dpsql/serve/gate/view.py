@@ -131,14 +131,14 @@ class View:
         known = [e for s, n in places if (e := self.entries.get((fold(s), fold(n)))) is not None]
         if stack and len({e.key for e in known}) > 1:  # which one a view means depends on who asks
             return None
-        found = known[0] if known else None
-        self.reads_views |= found is not None and found.is_view
-        return None if found is None or found.key in stack else self._with_status(found, stack)
+        entry = known[0] if known else None
+        self.reads_views |= entry is not None and entry.is_view
+        return None if entry is None or entry.key in stack else self._with_status(entry, stack)
 
     def all(self) -> list[Entry]:
         """Return all tables and views that she may see, by schema and name."""
-        found = [self._with_status(entry, ()) for entry in self.entries.values()]
-        return sorted((e for e in found if e.status is not None), key=lambda e: (e.schema, e.name))
+        entries = [self._with_status(entry, ()) for entry in self.entries.values()]
+        return sorted((e for e in entries if e.status is not None), key=lambda e: (e.schema, e.name))
 
     def columns(self, entry: Entry) -> list[tuple[str, str]]:
         """Return names and types of the columns of a table or view that she may name."""
@@ -163,16 +163,16 @@ class View:
                 self._links = Links(self.cursor, self.database, self.books).all()
             root = root_of(self._links, key)
             ledger = Ledger(self.books, root, "")
-            held = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
-            self._payers[key] = root if held else None
+            protected = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
+            self._payers[key] = root if protected else None
         return self._payers[key]
 
     def releases(self) -> list[str]:
         """Return the releases that she has bought."""
         if self._releases is None:
-            table, there = self.books.table("ledger"), self.books.exist()
+            table, exist = self.books.table("ledger"), self.books.exist()
             asked = f"SELECT DISTINCT release FROM {table} WHERE action IN ('charge', ?) AND who = ?"  # noqa: S608
-            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [USE, self.who]).fetchall()] if there else []
+            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [USE, self.who]).fetchall()] if exist else []
         return self._releases
 
     def _with_status(self, entry: Entry, stack: tuple[str, ...]) -> Entry:

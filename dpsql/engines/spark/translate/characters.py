@@ -68,6 +68,6 @@ def without(ranges: Ranges) -> Ranges:
     return tuple(gaps)
 
 
-def meet(one: Ranges, another: Ranges) -> bool:
+def meet(first: Ranges, second: Ranges) -> bool:
     """Return whether two classes have a character in common."""
-    return any(a <= d and c <= b for a, b in one for c, d in another)
+    return any(a <= d and c <= b for a, b in first for c, d in second)
