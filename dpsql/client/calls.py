@@ -48,6 +48,7 @@ def written(name: str, value: Any) -> str:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | str | Decimal):
         return literal(value)
+    # SQL has no word for infinity or NaN: as a text they are cast
     if isinstance(value, float):
         return repr(value) if abs(value) < float("inf") else literal(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):

@@ -89,6 +89,7 @@ class _Mysql:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca)) if encrypted else None
         self._failed = pymysql.err.MySQLError
         try:
+            # no values are converted on the way: a driver's floats and dates would be other values
             self._con = pymysql.connect(
                 host=place.host, port=place.port, user=place.name, password=token, database=place.database, charset="utf8mb4",
                 ssl=context, ssl_disabled=not encrypted, conv={}, autocommit=True,
@@ -108,6 +109,7 @@ class _Mysql:
         except self._failed as error:
             raise DpsqlError(_of_mysql(error)) from None
         frame = pandas.DataFrame({str(i): pandas.Series([row[i] for row in rows], dtype=object) for i in range(len(fields))})
+        # values come as texts: DuckDB reads each of them as the type that the server has said
         columns = ", ".join(f"{field.read(identifier(str(i)))} AS {identifier(field.name)}" for i, field in enumerate(fields))
         _keep(here, name, frame, columns)
 
@@ -197,6 +199,7 @@ def of_field(described: Any) -> Field:
         return Field(name, f"{'U' if described.flags & _UNSIGNED else ''}{_INTEGERS[code]}")
     if code == _DECIMAL:
         places = described.scale
+        # the length counts the sign, and the point where there are places behind it
         digits = described.length - 1 - (places > 0)
         if digits > 38:
             return Field(name, "UHUGEINT")

@@ -97,6 +97,7 @@ def run(
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
+                # what a dbt project declares is declared before anything is asked
                 if instance.prepare is not None:
                     instance.prepare(context)
                 context.known["call"] = name
@@ -108,5 +109,6 @@ def run(
                 raise DpsqlError(first_line(error)) from None
             raise
         finally:
+            # what was paid for is told where the call failed as well
             if paid is not None:
                 paid += context.known.get("paid", ())

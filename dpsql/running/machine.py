@@ -52,6 +52,7 @@ def _group() -> float | None:
         own = [line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
     except OSError:
         own = []
+    # a group is limited by each of those above it, too
     for name in own:
         folder = _GROUPS / name
         files += [place / "memory.max" for place in (folder, *folder.parents) if place.is_relative_to(_GROUPS)]

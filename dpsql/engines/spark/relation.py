@@ -90,6 +90,7 @@ def frame_of(session: Any, relation: str) -> Any:
             f"relation = {relation!r}: Spark cannot read it ({type(error).__name__}); name a table as Spark calls it (a temporary "
             f"view belongs to one session, and is none), or {files}"
         ) from None
+    # rows of a view may depend on each other, and a file under two names would count twice
     if files_there is None:
         check_table(session, relation)
     elif local_path(files_there[1]) is not None:
@@ -177,6 +178,7 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     if differ:
         raise changed(relation, differ)
     listed = []
+    # values that DuckDB has otherwise, or not at all, are brought into its form here: no later statement knows of them
     for name, sql_type in columns.items():
         form = f"try_cast({{}} AS {spark_type(sql_type)})" if kinds[name] in _WHOLE else _FORMS.get(kinds[name], "{}")
         listed.append(f"{form.replace('{}', quoted([name]))} AS {quoted([name])}")

@@ -168,6 +168,7 @@ def _task(
     present, firsts = np.unique(index.tables_of(keys), return_index=True)
     for t, first, behind in zip(present.tolist(), firsts.tolist(), [*firsts.tolist(), keys.size][1:], strict=True):
         cells = index.ends[t] - int(index.starts[t])
+        # a table all of whose tuples are known needs no list of them
         known = None if behind - first == cells else keys[first:behind] - index.starts[t]
         tables.append(Table(index.cliques[t], cells, known, first))
     limits = tuple(size + (i in empty) for i, size in enumerate(index.sizes))

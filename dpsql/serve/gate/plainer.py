@@ -48,6 +48,7 @@ def _plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
         plain_text = render(holder.expressions[0])
     except (sqlglot.errors.SqlglotError, UnsupportedQuery, RecursionError):
         return text
+    # whatever sqlglot has made of it: only what DuckDB reads as the same is used
     same = _without_places(serialized(cursor, plain_text)) == _without_places(serialized(cursor, text))
     return plain_text if same else text
 

@@ -123,6 +123,7 @@ class View:
     def find(self, parts: list[str], schema: str, stack: tuple[str, ...] = ()) -> Entry | None:
         """Return what a name of one to three parts means in a schema, with its status; None where there is nothing."""
         own = (fold(self.database), fold(self.shown))
+        # as DuckDB looks names up: two parts may be schema and table, or database and table
         places = [(schema, parts[0]), ("main", parts[0])] if len(parts) == 1 else [(parts[-2], parts[-1])]
         if len(parts) > 3 or (len(parts) == 3 and fold(parts[0]) not in own):
             return None
@@ -163,6 +164,7 @@ class View:
                 self._links = Links(self.cursor, self.database, self.books).all()
             root = root_of(self._links, key)
             ledger = Ledger(self.books, root, "")
+            # a table that was linked once stays protected: its rows were counted under a budget
             protected = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
             self._payers[key] = root if protected else None
         return self._payers[key]
@@ -193,6 +195,7 @@ class View:
 
     def _table(self, entry: Entry) -> Looked:
         payer = self.payer(entry.key)
+        # with a budget, her grant decides; without one, whether it was published
         if payer is not None:
             limit = self.limits.get(payer)
             listed = limit is not None and limit.columns is not None and payer != entry.key  # columns of the root, and of no other

@@ -52,6 +52,7 @@ class Wire:
         payload, first = bytearray(), True
         while True:
             header = bytearray(self._exactly(1, until)) if first else bytearray()
+            # the wait for a command is long; once it has begun, the rest must come soon
             if first and not whole:
                 until = time.monotonic() + self._seconds
             first = False

@@ -95,6 +95,7 @@ def _truncated(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     moment = _moment(name, values[1])
     kind = binder.type_of(f"{name}('{word}', {{}})", values[1])
     day = f"CAST({moment} AS DATE)"
+    # parts of a day begin at whole multiples of their length since 1970
     if word in _MICROSECONDS:
         size, now = _MICROSECONDS[word], micros(values[1])
         truncated = f"CAST(timestamp_micros({now} - pmod({now}, {size}L)) AS TIMESTAMP_NTZ)"

@@ -38,6 +38,7 @@ _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"
 
 def implicit(value: Typed, target: str, binder: Binder) -> Typed:
     """Return a value in the type that DuckDB's binder brings it to."""
+    # constants are cast by DuckDB: of a text the two might make different values
     if value.constant and value.type == TEXT and target != TEXT and isinstance(value.value, str):
         return binder.cast_text(value.value, target)
     if value.constant and isinstance(value.value, Decimal) and target in FLOATS:
@@ -48,6 +49,7 @@ def implicit(value: Typed, target: str, binder: Binder) -> Typed:
 def unified(values: Sequence[Typed], binder: Binder, target: str = "") -> list[Typed]:
     """Return values in one type, the one in which DuckDB compares them or returns one of them."""
     if not target:
+        # a constant text takes the type of what it is compared with
         typed = [v for v in values if not (v.constant and v.type == TEXT)]
         target = binder.common(typed) if typed else TEXT
     return [implicit(value, target, binder) for value in values]
@@ -111,6 +113,7 @@ def _days(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
 
 def _floating(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
     if symbol in "/%":
+        # a divisor of zero gives NULL in a source, and no infinity
         safe = right.constant and right.value not in (0, None)
         divisor = right.sql if safe else f"nullif({right.sql}, CAST(0 AS {kind}))"
         quotient = f"({left.sql} {symbol} {divisor})"

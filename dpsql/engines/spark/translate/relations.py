@@ -209,6 +209,7 @@ class Translator:
         scope = Scope()
         source = self._from(node, scope, known)
         scalar = Scalar(scope.resolve, self.binder)
+        # texts that the two engines write differently are made by DuckDB, of what comes back
         shown_as = self._left_as_they_are(node, scalar) if outermost else node.expressions
         listed = [entry for each in shown_as for entry in self._listed(each, scope, scalar)]
         shown = ", ".join(f"{_valid(value) if outermost else value.sql} AS {name(column)}" for column, _, value in listed)
@@ -265,6 +266,7 @@ class Translator:
             refuse("GROUP BY", "of keys alone")
         if group.args.get("all"):
             keys = [value for _, node, value in listed if not _aggregated(node)]
+            # a constant after GROUP BY would be a place in the list to Spark
             key_list = [value.sql for value in keys if not value.constant]
             return [f"GROUP BY {', '.join(key_list)}"] if key_list else (["GROUP BY CAST(0 AS INT)"] if keys else [])
         return [f"GROUP BY {_Keys(listed, scope, scalar).listing(group.expressions)}"] if group.expressions else []
@@ -287,6 +289,7 @@ class Translator:
         item = self._item(join.this, scope, known)
         condition = "" if on is None else f" ON {Scalar(scope.resolve, self.binder).condition(on)}"
         if kind in _HALF and not side and on is not None:
+            # nothing after the join can name its right side
             scope.drop_last()
             return f"{_HALF[kind]} {item}{condition}"
         if on is None and not side and kind in ("", "CROSS"):
