@@ -171,6 +171,7 @@ def _matches(spec: Function, arguments: Sequence[Node], types: Sequence[str]) ->
             return False
         if kind in CONSTANTS and not _is_constant(child):
             return False
+    # values that are compared are of one type, or the binder would cast one of them
     if "c" in spec.kinds and len({t for t in types if t != "NULL"}) > 1:
         return False
     return not ("k" in spec.kinds and len(types) == 2 and types[1] != "NULL" and types[0] != f"{types[1]}[]")
@@ -197,6 +198,7 @@ def _arithmetic(name: str, node: Node, operands: Sequence[Node], types: Sequence
     if len(types) != 2:
         return False
     left, right = types
+    # dates are moved by constants alone, inside of the years where nothing overflows
     if left in TEMPORAL:
         constant = _is_constant(operands[1])
         if right == "INTERVAL":
@@ -209,6 +211,7 @@ def _arithmetic(name: str, node: Node, operands: Sequence[Node], types: Sequence
         return name in WIDE_ARITHMETIC and all(map(_from_64_bits, operands))
     if left in FLOATS:
         return name in FLOAT_ARITHMETIC
+    # DECIMALs: the result's type must hold every digit, whatever the values are
     room, sides = digits(type_of(node)), [_digits_of(child) for child in operands]
     if name not in DECIMAL_ARITHMETIC or room is None or sides[0] is None or sides[1] is None:
         return False
@@ -261,12 +264,14 @@ def _check_cast(catalog: Catalog, node: Node) -> None:
     """
     child = children_of(node)[0]
     source, target = type_of(child), type_text(node["return_type"])
+    # DuckDB 1 and 2 note it in different places
     if node.get("try_cast") or (node.get("function_data") or {}).get("try_cast"):
         if not try_cast_is_listed(source, target):
             raise UnsupportedQuery(f"CAST of {source} to {target}", "not on the list of what a source may compute")
         return
     if cast_is_safe(source, target):
         return
+    # a constant is converted once, and fails for everybody or for nobody: it is tried here
     constant = _constant(child)
     if constant is not None:
         _check_constant(catalog, constant, node["return_type"])

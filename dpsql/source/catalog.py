@@ -249,10 +249,10 @@ class Catalog:
             same = {one for one in beside if (one.database, one.schema) == home} - self._keys.keys() | {table}
             where = {"database": table.database, "schema": table.schema, "names": [one.name for one in same]}
             rows = _rows(self.cursor, _KEYS, where)
-            for one in same:
-                own = [row for row in rows if row[0] == one.name]
+            for sibling in same:
+                own = [row for row in rows if row[0] == sibling.name]
                 listed = [index_columns(str(sql or "")) if names is None else list(names) for _, names, sql in own]
-                self._keys[one] = [key for key in listed if key]
+                self._keys[sibling] = [key for key in listed if key]
         return self._keys[table]
 
     def single_keys(self, table: TableId) -> dict[str, str]:

@@ -180,6 +180,7 @@ class Rewriter:
         return exp.Case(ifs=ifs, **parts)
 
     def _negative(self, node: exp.Neg) -> exp.Expression:
+        # a number with its sign is a constant
         if isinstance(node.this, exp.Literal):
             return node.copy()
         value = self(node.this)
@@ -307,6 +308,7 @@ class Rewriter:
         }
         if isinstance(node, exp.DataType) and node.this.value in plain:
             return node.copy()
+        # labels are written out: the type may be changed before the text runs
         if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.USERDEFINED:
             kind = node.args.get("kind")
             parts = [p.name for p in exp.to_table(kind, dialect="duckdb").parts] if isinstance(kind, str) else [kind.name]
@@ -370,6 +372,7 @@ def _short(sides: tuple[exp.Expression, exp.Expression], sizes: tuple[_Digits, _
     """Return a product of 64 bits: NULL where a side has more digits before the point than half of what is left for them."""
     if sizes[0] is None or sizes[1] is None or sum(len(list(side.find_all(exp.Coalesce))) for side in sides) > 1:
         return None
+    # what is left of 18 digits before the points is shared between the two
     left = _SHORT - sizes[0][1] - sizes[1][1]
     if left < 4:
         return None

@@ -113,6 +113,7 @@ class Layer:
         below, alias = self.rows, self.rows.fresh("s")
         node = exp.Subquery(this=select or self.select(), alias=exp.TableAlias(this=identifier(alias)))
         items: list[Item] = []
+        # kept columns stay with the relation that they are of, whose name the text may use; what is computed belongs to none
         for old in [*below.scope.items, None]:
             columns = [column for column, _, owner in self.listed if owner is old]
             if old is not None:
@@ -189,6 +190,7 @@ def signature(node: exp.Expression, scope: Scope) -> str:
                 copied = new
             else:
                 column.replace(new)
+    # brackets mean nothing: (a) and a are one key
     while isinstance(copied, exp.Paren):
         copied = copied.this
     return render(copied)

@@ -45,6 +45,7 @@ class Members(Joins):
 
     def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
         """Apply the conditions after WHERE; those that are EXISTS or IN become joins, of the rows that the others keep."""
+        # plain conditions first: they leave fewer rows to look for partners of
         for condition in sorted(conditions, key=lambda c: c.find(exp.Select) is not None):
             node, negated = condition, False
             while isinstance(node, exp.Paren | exp.Not):

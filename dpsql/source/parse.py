@@ -169,10 +169,10 @@ def _piece(text: str, place: tuple[Any, ...] | None) -> str:
     return f"{cut!r} (line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1})" if cut else ""
 
 
-def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _both(cursor: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the syntax trees that DuckDB's own parser makes of two texts."""
     query = "SELECT system.main.json_serialize_sql(?::VARCHAR), system.main.json_serialize_sql(?::VARCHAR)"
-    row = cursor.execute(query, [one, other]).fetchone() or ('{"error": true}',) * 2
+    row = cursor.execute(query, [ours, theirs]).fetchone() or ('{"error": true}',) * 2
     return dict(json.loads(row[0])), dict(json.loads(row[1]))
 
 

@@ -155,6 +155,7 @@ class Analysis(Leaves):
             refuse(construct, "not allowed after the name of a table", node, view.where)
         if isinstance(node.this, exp.Identifier):
             if len(node.parts) == 1 and not public:
+                # a CTE hides a table of its name, and a later one an earlier
                 known = next((c for name, c in reversed(view.ctes) if name == fold(node.name)), None)
                 if known is not None:
                     return self._cte(known, node, view)
@@ -191,6 +192,7 @@ class Analysis(Leaves):
         agree(self.catalog.cursor, text, tree, where)  # before DuckDB binds the view: that may run what is in it
         self.named.append((node, entry.table))
         described = self.catalog.describe(f"SELECT * FROM {entry.table.sql}")  # noqa: S608 -- quoted by TableId
+        # a view keeps the columns that its text had when it was made: those of the tables below may have changed since
         if [d.sql_type for d in described] != [c.sql_type for c in inner.columns]:
             refuse(f"view {entry.table.text}", "its columns are not what its text says; create it again", node, view.where)
         inner.unnamed.clear()
@@ -262,6 +264,7 @@ class Analysis(Leaves):
                 value = rewrite(inner)
                 if plain and not plain[2]:
                     name = name or plain[1].name
+                    # a column that is copied keeps where it is from
                     columns.append(replace(plain[1], name=name, ref=name))
                 else:
                     name = name or (plain[2][-1] if plain else "")

@@ -51,6 +51,7 @@ def set_operation(
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
     # whole rows are compared from here on, of one unit with each other
     if kind is not exp.Union or distinct:
+        # rows of two people may be equal in all columns, unless one of these tells the unit
         told = (c.tells_unit and all(side.columns[i].tells_unit for side in sides) for i, c in enumerate(columns))
         if first.protected and not any(told):
             refuse(
@@ -88,6 +89,7 @@ def _common(analysis: Listing, columns: list[Column], construct: str, node: exp.
     if not types:
         return "INTEGER"
     text = " UNION ALL ".join(f"SELECT CAST(NULL AS {kind}) AS x" for kind in types)
+    # the binder casts each side to it outside of any TRY, so that type must hold all of their values
     bound = analysis.catalog.describe(text)[0].sql_type
     for kind in types:
         if kind != bound and not cast_is_safe(kind, bound):
@@ -98,6 +100,7 @@ def _common(analysis: Listing, columns: list[Column], construct: str, node: exp.
 def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) -> Column:
     """Return the column that columns in one place of a set operation become: a copy only where all of them copy the same."""
     first = columns[0]
+    # what comes out of EXCEPT are rows of the first side
     if kind is exp.Except:
         return replace(first, ref=first.name, sql_type=sql_type)
     same = all((c.origin, c.home) == (first.origin, first.home) for c in columns)

@@ -207,6 +207,7 @@ class Joins:
         node, table = self.analysis.named[-1] if self.analysis.named else (None, None)
         if node is not join.this or table is None or table.is_file or not all(comparable(c.sql_type) for c in item.columns):
             return []
+        # a key is unique in bytes, so only equality of bytes fixes it
         fixed = {column.ref for column in self._fixed(item, conditions, both) if exact(column.sql_type)}
         keys = [*self.analysis.catalog.keys(table), *self.analysis.public_keys(table)]
         return next(([c.name for c in item.columns if c.ref in key] for key in keys if key and set(key) <= fixed), [])
@@ -235,6 +236,7 @@ class Joins:
         if rows.unit is not None and item.protected:
             along = [self._along(*pair, rows, item) for c in conditions if (pair := self._linked(c, item, both)) is not None]
             most = max(rows.most * item.most, rows.most + item.most if side == "FULL" else 0)
+            # along a link each row meets its own alone, so the product is far too many
             if along:
                 most = max(min(along), rows.most if side in ("LEFT", "FULL") else 1, item.most if side in ("RIGHT", "FULL") else 1)
         elif rows.unit is None and not item.protected:
@@ -266,13 +268,14 @@ class Joins:
             return 1
         fixed = [exp.Column(this=identifier(ref), table=identifier(public.alias)) for ref in refs]
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
+        # a NULL is equal to nothing, so it meets nobody
         met = [column.copy().is_(exp.null()).not_() for column in fixed]
         text = render(count.where(*met).group_by(*fixed) if fixed else count)
         try:
-            found_most = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
+            row = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
         except duckdb.Error:  # what is wrong with it is said where it is checked
             return 1
-        return max(1, int((found_most and found_most[0]) or 1))
+        return max(1, int((row and row[0]) or 1))
 
     def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
         """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.

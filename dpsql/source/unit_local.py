@@ -72,6 +72,7 @@ class UnitLocal:
         modifiers = node.get("modifiers") or []
         if (node.get("cte_map") or {}).get("map") or any(m.get("type") != "DISTINCT_MODIFIER" for m in modifiers):
             raise _refused("WITH, an order or LIMIT")
+        # DISTINCT of people's rows is generated as GROUP BY, where the unit is seen among the keys
         has, place = self._plain_query(node)
         if modifiers and has:
             raise _refused("DISTINCT")
@@ -99,10 +100,12 @@ class UnitLocal:
 
     def _carries(self, node: Node, side: Side) -> bool:
         """Whether an expression is the unit of the row that it stands in."""
+        # where the table is read the unit is its column, in the one form that values of its type get
         if side.leaf:
             named = {tuple(n["column_names"]) for n in nodes(node) if n.get("class") == "COLUMN_REF"}
             called = {str(n["function_name"]).lower() for n in nodes(node) if n.get("class") == "FUNCTION"}
             return named == {(side.leaf, side.column)} and called <= {"encode", "isnan", "+"}
+        # after a FULL join it is that of the side that is there
         if side.pair is not None and node.get("type") == "OPERATOR_COALESCE":
             units = [_unit_of(child) for child in node.get("children") or node.get("arguments") or []]
             return len(units) == 2 and units[0] in side.pair[0] and units[1] in side.pair[1]
@@ -115,6 +118,7 @@ class UnitLocal:
         every = list(nodes(computed))
         if any(n.get("class") == "SUBQUERY" or "from_table" in n for n in every):
             raise _refused("a subquery in an expression")
+        # one set of keys, all of them: a total over several units would stand in another set
         if groups and (
             list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)
         ):
@@ -124,6 +128,7 @@ class UnitLocal:
         combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
         if not side.unit:
             return
+        # rows meet in a group or a partition: each must be of one unit
         if (combines or groups) and (side.leaf or not any(self._carries(group, side) for group in groups)):
             raise _refused("an aggregate")
         for window in (n for n in every if n.get("class") == "WINDOW"):
@@ -175,6 +180,7 @@ class UnitLocal:
             if str(node["function"]["function_name"]).lower() != "read_parquet":
                 raise _refused("a table function")
             texts = [_text(n) for n in nodes(node["function"]) if n.get("class") == "CONSTANT"]
+            # files are public but for one, which is known by its path
             own = self.table.is_file and self.table.name in texts
             name = "read_parquet()"
         self.read.add(name)
@@ -282,6 +288,7 @@ class UnitLocal:
         """
         hop, _ = self.hops[right.loose]
         children = {(r, c) for r, c, table, name in right.stored if (table, name) == (hop.child.text, hop.column)}
+        # the row outside holds the same key: as the parent itself, or as another child of it
         others = {text: other for text, (other, _) in self.hops.items()}
         parents = {
             (r, c)
