@@ -150,8 +150,8 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
 
 def _alone(cost: Cost, delta: Decimal, known: Decimal | None) -> tuple[Decimal, Decimal]:
     """Return the guarantee (epsilon, delta) of a release alone, under 'zcdp'; ``known`` is one at ``delta``."""
-    found = least_epsilon(cost, delta)
-    best = known if math.isinf(found) else round_up(Fraction(found))
+    epsilon = least_epsilon(cost, delta)
+    best = known if math.isinf(epsilon) else round_up(Fraction(epsilon))
     if known is not None and best is not None:
         best = min(best, known)
     if cost.pure_only and (best is None or cost.pure_epsilon <= best):
@@ -251,8 +251,8 @@ def fits(budget: Budget, charges: Sequence[Charge], new: Charge | None = None) -
     -----
     Privacy: this is the filter; see the head of ``dpsql.accounting.rules``.
     """
-    held = [*charges, new] if new is not None else list(charges)
+    all_charges = [*charges, new] if new is not None else list(charges)
     if budget.accountant == "basic":
-        within = total(c.epsilon for c in held) <= budget.epsilon
-        return within and total(c.delta for c in held) <= budget.delta
-    return allows(together(held), budget.epsilon, budget.delta)
+        within = total(c.epsilon for c in all_charges) <= budget.epsilon
+        return within and total(c.delta for c in all_charges) <= budget.delta
+    return allows(together(all_charges), budget.epsilon, budget.delta)

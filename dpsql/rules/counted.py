@@ -155,20 +155,20 @@ def _counts(node: object) -> bool:
 
 
 @dataclass(frozen=True)
-class _Held(Rule):
+class _OneRow(Rule):
     """A condition, or that it is not fulfilled, as a rule: false where the condition is NULL."""
 
-    wanted: bool = True
+    counted: bool = True
 
     @property
     def tree(self) -> exp.Expression:
         condition = exp.Coalesce(this=super().tree)
-        return condition if self.wanted else exp.Not(this=condition)
+        return condition if self.counted else exp.Not(this=condition)
 
 
-def held(counted: Counted, wanted: bool) -> Rule:
+def one_row(rule: Counted, counted: bool) -> Rule:
     """Return the rule of one row that it is counted, or that it is not. Only for `dpsql.rules.reasoning` and the evaluator."""
-    return _Held(counted.condition.text, counted.condition.columns, wanted)
+    return _OneRow(rule.condition.text, rule.condition.columns, counted)
 
 
 @dataclass(frozen=True)
@@ -269,10 +269,10 @@ def necessary(rules: Sequence[Counted], most: int) -> list[list[Rule]]:
     most : int
         Rows of one parent at most.
     """
-    exact = [held(rule, wanted=True) for rule in rules if rule.exactly]
+    exact = [one_row(rule, counted=True) for rule in rules if rule.exactly]
     if most == 1:
         return [exact] if exact else []
-    return [[rule] for rule in [*exact, *(held(rule, wanted=False) for rule in rules)]]
+    return [[rule] for rule in [*exact, *(one_row(rule, counted=False) for rule in rules)]]
 
 
 def contradicted(
@@ -291,7 +291,7 @@ def contradicted(
             attributes = [domain.attributes[position] for position in known]
             cells = possible(cursor, some, [a.bounded if a.automatic else a for a in attributes])
             if cells is not None and not cells.any():
-                what = "no row" if isinstance(needed[0], _Held) and needed[0].wanted else "no second row of a parent"
+                what = "no row" if isinstance(needed[0], _OneRow) and needed[0].counted else "no second row of a parent"
                 listed = "; ".join(rule.text for rule in some)[:400]
                 return f"no values of the declared domains obey {listed}, so there could be {what} that counting rules allow"
     return None
