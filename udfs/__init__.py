@@ -97,8 +97,8 @@ def load(
 
 def _numbers(argument: str, values: list[float | None] | None) -> list[float]:
     if values is None or any(value is None for value in values):
-        given = None if values is None else "a list"
-        raise ArgumentError(argument, given, "a number for each synthetic table is required, not NULL")
+        shown = None if values is None else "a list"
+        raise ArgumentError(argument, shown, "a number for each synthetic table is required, not NULL")
     return [float(value) for value in values if value is not None]
 
 
@@ -123,8 +123,8 @@ def _register(con: duckdb.DuckDBPyConnection) -> Instance:
     instance = new_instance(current_user())
     key = instance.key
 
-    def call(name: str, given: str) -> str:
-        arguments = json.loads(given)
+    def call(name: str, text: str) -> str:
+        arguments = json.loads(text)
         database, schema = arguments.pop("__database"), arguments.pop("__schema")
         shown = arguments.pop("__progress", None)  # macros of an older dpsql in the file do not send it
         try:
@@ -194,8 +194,8 @@ def _create_macros(con: duckdb.DuckDBPyConnection, *, stored: bool) -> None:
                 return
             cursor.execute("ROLLBACK")
             row = cursor.execute("SELECT system.main.current_database()").fetchone()
-            there, temporary = _macros(con, str(row and row[0]))
-            if not there.items() >= temporary.items():
+            existing, temporary = _macros(con, str(row and row[0]))
+            if not existing.items() >= temporary.items():
                 cursor.execute("BEGIN")
                 _create(cursor, "MACRO main.")
                 cursor.execute("COMMIT")
@@ -231,5 +231,5 @@ def _macros(con: duckdb.DuckDBPyConnection, database: str) -> tuple[dict[tuple[s
         "AND schema_name = 'main' AND database_name IN ('temp', ?)",
         [database],
     ).fetchall()
-    stored, temporary = ({(kind, name): text for own, kind, name, text in rows if own is wanted} for wanted in (False, True))
+    stored, temporary = ({(kind, name): text for own, kind, name, text in rows if own is which} for which in (False, True))
     return stored, temporary

@@ -191,8 +191,8 @@ def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsil
 
 def _alone(cost: Cost, delta: Decimal, known: Decimal | None) -> tuple[Decimal, Decimal]:
     """Return the guarantee (epsilon, delta) of a release alone, under 'zcdp'; ``known`` is one at ``delta``."""
-    found = least_epsilon(cost, delta)
-    best = known if math.isinf(found) else round_up(Fraction(found))
+    epsilon = least_epsilon(cost, delta)
+    best = known if math.isinf(epsilon) else round_up(Fraction(epsilon))
     if known is not None and best is not None:
         best = min(best, known)
     if cost.pure_only and (best is None or cost.pure_epsilon <= best):

@@ -118,8 +118,8 @@ def calibrate(
 
     Examples
     --------
-    >>> found = calibrate(mechanism="gaussian", tables=105, epsilon=1.0, delta=2.0**-30, neighbors="add_remove")
-    >>> f"{float(found.scales[0]):.2f}", found.method, found.charge.gaussian
+    >>> bought = calibrate(mechanism="gaussian", tables=105, epsilon=1.0, delta=2.0**-30, neighbors="add_remove")
+    >>> f"{float(bought.scales[0]):.2f}", bought.method, bought.charge.gaussian
     ('56.45', 'exact', True)
     """
     checked_mechanism(mechanism)
@@ -133,6 +133,7 @@ def calibrate(
     method = methods[0]
     if mechanism == "gaussian":
         limit = _gaussian_limit(held_epsilon, _without_thresholds(held_delta, beside, accountant), accountant, method)
+        # What goes beside the noise is paid for first: the noise gets the rest.
         limit = subtract(limit, round_up(sum((gdp_of(event) for event in beside), Fraction(0))))
         scales, times = _gaussian_scales(limit, l2, count, weights)
         events: tuple[Event, ...] = (*beside, *(GaussianEvent(scale, l2, times[scale]) for scale in sorted(times)))
@@ -141,6 +142,7 @@ def calibrate(
             raise ArgumentError("weights", "a list", "shares of rho exist for mechanism = 'gaussian' only; leave them out")
         scale, method = _smallest_laplace(held_epsilon, held_delta, accountant, methods, l1, count)
         scales, events = (scale,) * count, (LaplaceEvent(scale, l1, count),)
+    # Pure events that are simply added up need no delta.
     spent_delta = held_delta if accountant == "zcdp" or method != "basic" else Decimal(0)
     charge = charge_for(events, delta=spent_delta, accountant=accountant, epsilon=held_epsilon)
     notes: tuple[str, ...] = ()
@@ -197,8 +199,8 @@ def calibrate_blocks(
 
     Examples
     --------
-    >>> found = calibrate_blocks(mechanism="gaussian", sensitivities=[(1, 1), (4, 2)], weights=[1, 1], epsilon=1.0, delta=1e-9)
-    >>> round(float(found.scales[1] / found.scales[0]), 2), found.charge.gaussian
+    >>> bought = calibrate_blocks(mechanism="gaussian", sensitivities=[(1, 1), (4, 2)], weights=[1, 1], epsilon=1.0, delta=1e-9)
+    >>> round(float(bought.scales[1] / bought.scales[0]), 2), bought.charge.gaussian
     (2.0, True)
     """
     checked_mechanism(mechanism)
@@ -221,6 +223,7 @@ def calibrate_blocks(
             range_epsilon(Fraction(limit) * share / whole_of, count) for share, (count, _) in zip(picked, ranges, strict=True)
         ]
     else:
+        # Epsilons of pure events add up, so each block gets its share of epsilon itself.
         method = "basic"
         for share, (l1, _) in zip(shares, sensitivities, strict=True):
             needed = Fraction(l1) * whole_of / (share * Fraction(held_epsilon))
@@ -246,10 +249,10 @@ def range_epsilon(rho: Fraction, count: int) -> Fraction:
     CalibrationError
         There is none.
     """
-    found = largest(lambda u: gdp_of(RangeEvent(_on_grid_below(Fraction(math.exp(u))), count)) <= rho, -40.0, 40.0)
-    if found is None:
+    log_epsilon = largest(lambda u: gdp_of(RangeEvent(_on_grid_below(Fraction(math.exp(u))), count)) <= rho, -40.0, 40.0)
+    if log_epsilon is None:
         raise CalibrationError("the guarantee is too small to be bought; ask for a larger epsilon or delta")
-    return _on_grid_below(Fraction(math.exp(found)))
+    return _on_grid_below(Fraction(math.exp(log_epsilon)))
 
 
 def _on_grid_below(number: Fraction) -> Fraction:
@@ -259,11 +262,11 @@ def _on_grid_below(number: Fraction) -> Fraction:
 
 def _without_thresholds(delta: Decimal, beside: Sequence[PureEvent | RangeEvent | ThresholdEvent], accountant: str) -> Decimal:
     """Return the delta that is left for the noise, or say that the thresholds leave none of it, or take more than their share."""
-    taken = sum((event.delta * event.count for event in beside if isinstance(event, ThresholdEvent)), Fraction(0))
+    spent = sum((event.delta * event.count for event in beside if isinstance(event, ThresholdEvent)), Fraction(0))
     room = delta if accountant == "basic" else selection_share(delta)
-    if taken > room or (taken and taken == delta):
-        raise ArgumentError("beside", float(taken), f"thresholds may take {float(room):.6g} of delta at most; lower theirs")
-    return subtract(delta, round_up(taken, DELTA_PLACES)) if accountant == "basic" else delta
+    if spent > room or (spent and spent == delta):
+        raise ArgumentError("beside", float(spent), f"thresholds may take {float(room):.6g} of delta at most; lower theirs")
+    return subtract(delta, round_up(spent, DELTA_PLACES)) if accountant == "basic" else delta
 
 
 def _more_than_alone(scale: float, l1: float, tables: int, epsilon: float, delta: float) -> tuple[str, ...]:
@@ -321,11 +324,11 @@ def _gaussian_scales(
         raise ArgumentError("weights", "a list", "every table needs a positive finite share of rho")
     parts = Counter(numbers)
     everything = sum((Fraction(number) * times for number, times in parts.items()), Fraction(0))
-    found = {number: gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}
+    scale_of = {number: gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}
     occurrences: Counter[Fraction] = Counter()
     for number, times in parts.items():
-        occurrences[found[number]] += times
-    return tuple(found[number] for number in numbers), occurrences
+        occurrences[scale_of[number]] += times
+    return tuple(scale_of[number] for number in numbers), occurrences
 
 
 def gaussian_scale(rho: Fraction, l2: float) -> Fraction:
@@ -354,36 +357,39 @@ def gaussian_scale(rho: Fraction, l2: float) -> Fraction:
 
 def _least_variance(needed: Fraction, high: float) -> float:
     """Return about the smallest variance whose effective variance suffices, where there is no formula for it; a bit too small."""
-    found = largest(lambda v: effective_variance(Fraction(v)) < needed, float(MINIMUM_VARIANCE), max(high, 0.02))
-    return 0.0 if found is None else found
+    variance = largest(lambda v: effective_variance(Fraction(v)) < needed, float(MINIMUM_VARIANCE), max(high, 0.02))
+    return 0.0 if variance is None else variance
 
 
 def _smallest_laplace(
     epsilon: Decimal, delta: Decimal, accountant: str, methods: Sequence[str], l1: float, tables: int
 ) -> tuple[Fraction, str]:
     """Return the smallest b of several methods, and the method; of equal ones the first."""
-    found: list[tuple[Fraction, str]] = []
+    choices: list[tuple[Fraction, str]] = []
     for method in methods:
         try:
-            found.append((_laplace_scale(epsilon, delta, accountant, method, l1, tables), method))
+            choices.append((_laplace_scale(epsilon, delta, accountant, method, l1, tables), method))
         except CalibrationError:
-            if method == methods[-1] and not found:
+            if method == methods[-1] and not choices:
                 raise
-    return min(found, key=lambda pair: pair[0])
+    return min(choices, key=lambda pair: pair[0])
 
 
 def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: str, l1: float, tables: int) -> Fraction:
     """Return the smallest b of the grid that the method admits for ``tables`` equal tables."""
-    wanted, small = float(epsilon), float(delta)
+    epsilon_float, delta_float = float(epsilon), float(delta)
     limit: Decimal | None = None
     if method == "basic":
         each = Fraction(epsilon) / tables
     elif method == "advanced":
-        each = Fraction(advanced_epsilon_each(tables, wanted, small))
+        each = Fraction(advanced_epsilon_each(tables, epsilon_float, delta_float))
     elif method == "exact":
-        each = Fraction(pure_epsilon_each(tables, wanted, small))
+        each = Fraction(pure_epsilon_each(tables, epsilon_float, delta_float))
     else:
-        limit = rho_limit(wanted, small, gaussian=False) if accountant == "zcdp" else limit_down(zcdp_rho(wanted, small))
+        if accountant == "zcdp":
+            limit = rho_limit(epsilon_float, delta_float, gaussian=False)
+        else:
+            limit = limit_down(zcdp_rho(epsilon_float, delta_float))
         each = pure_epsilon_for(Fraction(limit) / tables)
     if each <= 0:
         raise CalibrationError("the guarantee is too small for this many tables; ask for a larger epsilon or fewer tables")
@@ -391,14 +397,15 @@ def _laplace_scale(epsilon: Decimal, delta: Decimal, accountant: str, method: st
     if needed > MAXIMUM_LAPLACE_SCALE:
         raise _too_much_noise(float(needed), float(MAXIMUM_LAPLACE_SCALE))
     scale = scale_grid(needed)
+    # The formula is right but for the last digits: the next scales of the grid make sure of it.
     while limit is not None and tables * rho_of_pure(Fraction(l1) / scale) > limit:
         scale = scale_grid(scale * _NEXT)
     return scale
 
 
-def _too_much_noise(wanted: float, allowed: float) -> CalibrationError:
+def _too_much_noise(scale: float, allowed: float) -> CalibrationError:
     return CalibrationError(
-        f"noise scale = {wanted:.6g}: the samplers draw up to {allowed:.6g}; "
+        f"noise scale = {scale:.6g}: the samplers draw up to {allowed:.6g}; "
         "ask for a larger epsilon, fewer tables, or fewer rows per unit"
     )
 

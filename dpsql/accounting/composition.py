@@ -80,8 +80,8 @@ def advanced_epsilon_each(k: int, epsilon: float, delta: float) -> float:
         return 0.0
     if math.isinf(epsilon):
         return math.inf
-    found = largest(lambda e: advanced_epsilon(k, e, delta) <= epsilon, 0.0, 701.0)
-    return found or 0.0
+    each = largest(lambda e: advanced_epsilon(k, e, delta) <= epsilon, 0.0, 701.0)
+    return each or 0.0
 
 
 def _stirling_error(n: float) -> float:
@@ -247,5 +247,5 @@ def pure_epsilon_each(k: int, epsilon: float, delta: float) -> float:
         return basic
     target = math.log(delta)
     low, high = math.log(max(basic, 1e-300)), math.log(700.0)
-    found = largest(lambda u: _log_pure_delta_up(k, math.exp(u), epsilon) <= target, min(low, high), high)
-    return basic if found is None else max(basic, math.exp(found) * (1 - 1e-13))
+    log_each = largest(lambda u: _log_pure_delta_up(k, math.exp(u), epsilon) <= target, min(low, high), high)
+    return basic if log_each is None else max(basic, math.exp(log_each) * (1 - 1e-13))

@@ -78,5 +78,5 @@ def gdp_of(event: Event) -> Fraction:
 
 def sum_of(costs: Iterable[Cost]) -> Cost:
     """Return the exact sum of costs."""
-    held = list(costs)
-    return Cost(*(total(cost[i] for cost in held) for i in range(len(Cost._fields))))
+    listed = list(costs)
+    return Cost(*(total(cost[i] for cost in listed) for i in range(len(Cost._fields))))

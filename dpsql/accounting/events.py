@@ -286,9 +286,9 @@ def event_from_json(item: Mapping[str, Any]) -> Event:
     advice = "open the books with a newer dpsql"
     if kind is None:
         raise LedgerError(f"event = {name!r}: this version knows {', '.join(map(repr, _KINDS))}; {advice}")
-    wanted = {field.name for field in fields_of(kind)}
-    if set(fields) != wanted:
-        raise LedgerError(f"event {name!r} has fields {sorted(fields)!r}, expected are {sorted(wanted)!r}; {advice}")
+    expected = {field.name for field in fields_of(kind)}
+    if set(fields) != expected:
+        raise LedgerError(f"event {name!r} has fields {sorted(fields)!r}, expected are {sorted(expected)!r}; {advice}")
     try:
         values: dict[str, Any] = {key: Fraction(v) if key in _FRACTIONS else v for key, v in fields.items()}
         return kind(**values)

@@ -123,10 +123,10 @@ def effective_variance(variance: Fraction) -> Fraction:
     """
     if variance < MINIMUM_VARIANCE:
         raise ValueError(f"variance = {variance}: the discrete Gaussian is accounted for from 1/100 upwards")
-    found = variance - Fraction(1, 12) - 1 / (36 * variance) if variance >= _FORMULA_FROM else Fraction(0)
+    effective = variance - Fraction(1, 12) - 1 / (36 * variance) if variance >= _FORMULA_FROM else Fraction(0)
     if variance < _COMPUTED_BELOW:
-        found = max(found, variance * Fraction(math.floor(_share(float(variance)) * 2**_PLACES), 2**_PLACES))
-    return found
+        effective = max(effective, variance * Fraction(math.floor(_share(float(variance)) * 2**_PLACES), 2**_PLACES))
+    return effective
 
 
 _REST = -2 * _COMPUTED_BELOW * math.log1p(-math.exp(-(2 * _FIRST + 1) / (2 * _COMPUTED_BELOW)))
@@ -283,8 +283,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return 0.0
     target = math.log(delta)
     low, high = _LOG_MU_RANGE
-    found = largest(lambda u: _log_delta_up(math.exp(u), epsilon) <= target, low, high)
-    return 0.0 if found is None else math.exp(found) * (1 - 1e-13 * max(1.0, abs(found)))
+    log_mu = largest(lambda u: _log_delta_up(math.exp(u), epsilon) <= target, low, high)
+    return 0.0 if log_mu is None else math.exp(log_mu) * (1 - 1e-13 * max(1.0, abs(log_mu)))
 
 
 @lru_cache(maxsize=1024)

@@ -48,15 +48,16 @@ def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfa
             return Shortfall(float(new.epsilon), max(0.0, float(left)), "epsilon")
         left = subtract(budget.delta, charges_of(charges).delta)
         return Shortfall(float(new.delta), max(0.0, float(left)), "delta")
-    held, cost = together(charges), new.cost
-    left = subtract(selection_share(budget.delta), held.selection_delta)
+    spent, cost = together(charges), new.cost
+    # Selections have a part of delta of their own: it may be used up while the rest of the budget is not.
+    left = subtract(selection_share(budget.delta), spent.selection_delta)
     if cost.selection_delta > max(left, Decimal(0)):
         return Shortfall(float(cost.selection_delta), max(0.0, float(left)), "delta")
     if cost.pure_only:
-        most = _affordable_pure(budget, held)
+        most = _affordable_pure(budget, spent)
         epsilon = float(new.epsilon)
         return Shortfall(epsilon if epsilon > most else float(cost.pure_epsilon), most, "epsilon")
-    left = gaussian_left(held if cost.gaussian_only else sum_of([held, _without_gaussian(cost)]), budget.epsilon, budget.delta)
+    left = gaussian_left(spent if cost.gaussian_only else sum_of([spent, _without_gaussian(cost)]), budget.epsilon, budget.delta)
     return Shortfall(float(cost.gaussian_rho), float(left), "rho")
 
 
@@ -168,8 +169,8 @@ def share_used(budget: Budget, charges: Sequence[Charge]) -> float:
             return math.inf
         shares += [delta / Fraction(budget.delta)] if delta else []
         return float_up(max(shares))
-    found = share_of_limit(together(charges), budget.epsilon, budget.delta) if charges else Fraction(0)
-    return math.inf if found is None else float_up(found)
+    share = share_of_limit(together(charges), budget.epsilon, budget.delta) if charges else Fraction(0)
+    return math.inf if share is None else float_up(share)
 
 
 def _six_digits(value: float) -> tuple[str, ...]:

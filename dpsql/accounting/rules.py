@@ -149,10 +149,10 @@ def selection_delta(budget_delta: object, calls: int = SELECTION_CALLS) -> Decim
     expected = "must be above 0 and below 1, and large enough that a selection's share of it is at least 1e-37"
     delta = as_decimal("delta", budget_delta, low=0, high=1, expected=expected)
     times = whole("calls", calls, "must be a number of selections, at least 1")
-    found = round_down(Fraction(selection_share(delta)) / times, DELTA_PLACES)
-    if found <= 0:
+    share = round_down(Fraction(selection_share(delta)) / times, DELTA_PLACES)
+    if share <= 0:
         raise ArgumentError("delta", budget_delta, expected)
-    return found
+    return share
 
 
 @lru_cache(maxsize=1024)
@@ -249,16 +249,17 @@ def least_epsilon(cost: Cost, delta: Decimal) -> float:
     parts = shares(float(delta))
     if cost.gaussian_only:
         return gaussian_epsilon(mu_of(cost.rho), parts.gaussian)
-    found = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed), math.inf)]
+    # Every rule that can hold gives a budget that suffices, of which the smallest counts.
+    epsilons = [math.nextafter(zcdp_epsilon(float_up(cost.rho), parts.mixed), math.inf)]
     if cost.gdp.is_finite():
-        found.append(gaussian_epsilon(mu_of(cost.gdp), parts.gaussian))
+        epsilons.append(gaussian_epsilon(mu_of(cost.gdp), parts.gaussian))
     if cost.pure_only:
-        return min(float_up(cost.pure_epsilon), *found)
+        return min(float_up(cost.pure_epsilon), *epsilons)
     if cost.pure_epsilon.is_finite():
         normal = Fraction(gaussian_epsilon(mu_of(cost.gaussian_rho), parts.split))
         pure = Fraction(cost.pure_epsilon)
-        found += [float_up(max(pure * PARTS / j, normal * PARTS / (PARTS - j))) for j in range(1, PARTS)]
-    return min(found)
+        epsilons += [float_up(max(pure * PARTS / j, normal * PARTS / (PARTS - j))) for j in range(1, PARTS)]
+    return min(epsilons)
 
 
 def share_of_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction | None:
@@ -270,38 +271,39 @@ def share_of_limit(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction | N
 
     Post-processing of public numbers.
     """
-    found: list[Fraction] = []
+    used: list[Fraction] = []
 
     def rule(*parts: tuple[Decimal, Decimal | Fraction]) -> None:
         if all(amount.is_finite() and (limit > 0 or amount == 0) for amount, limit in parts):
-            found.append(max((Fraction(amount) / Fraction(limit) for amount, limit in parts if amount), default=Fraction(0)))
+            used.append(max((Fraction(amount) / Fraction(limit) for amount, limit in parts if amount), default=Fraction(0)))
 
     rule((cost.gdp, rho_limit(float(epsilon), float(delta), gaussian=True)))
     if cost.pure_only:
         rule((cost.pure_epsilon, epsilon))
     rule((cost.rho, rho_limit(float(epsilon), float(delta), gaussian=False)))
+    # Pure and Gaussian events apart, with the budget parted between them in steps.
     for j in range(1, PARTS):
         rule((cost.pure_epsilon, Fraction(epsilon) * j / PARTS), (cost.gaussian_rho, _split_limit(epsilon, delta, j)))
     room = selection_share(delta)
-    if not found or cost.selection_delta > 0 == room:
+    if not used or cost.selection_delta > 0 == room:
         return None
     chosen = Fraction(cost.selection_delta) / Fraction(room) if room else Fraction(0)
-    return max(chosen, min(found)) if chosen > 1 else min(found)
+    return max(chosen, min(used)) if chosen > 1 else min(used)
 
 
 def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
     """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does, or the books do not fit."""
     if not allows(cost, epsilon, delta):
         return NOTHING
-    found = [NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
+    rests = [NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
     if cost.gdp_rho.is_finite():
-        found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))
+        rests.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))
     elif cost.gaussian_only:
-        found.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.rho))
+        rests.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.rho))
     part = _part(cost.pure_epsilon, epsilon)
     if part < PARTS:
-        found.append(subtract(_split_limit(epsilon, delta, part), cost.gaussian_rho))
-    return max(found)
+        rests.append(subtract(_split_limit(epsilon, delta, part), cost.gaussian_rho))
+    return max(rests)
 
 
 def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
@@ -309,26 +311,26 @@ def pure_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Fraction:
     if not allows(cost, epsilon, delta):
         return Fraction(0)
     rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)
-    found = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]
+    rests = [pure_epsilon_for(Fraction(rest))] if rest > 0 else [Fraction(0)]
     if cost.gdp.is_finite() and not cost.pure_only:
         rest = subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp)
-        found.append(_pure_epsilon_of_gdp(Fraction(rest)) if rest > 0 else Fraction(0))
+        rests.append(_pure_epsilon_of_gdp(Fraction(rest)) if rest > 0 else Fraction(0))
     if cost.pure_epsilon.is_finite():
         spent = Fraction(cost.pure_epsilon)
         if cost.pure_only:
-            found.append(Fraction(epsilon) - spent)
+            rests.append(Fraction(epsilon) - spent)
         fitting = (j for j in range(PARTS - 1, 0, -1) if cost.gaussian_rho <= _split_limit(epsilon, delta, j))
-        found.append(Fraction(epsilon) * next(fitting, 0) / PARTS - spent)
-    return max(found)
+        rests.append(Fraction(epsilon) * next(fitting, 0) / PARTS - spent)
+    return max(rests)
 
 
 def _pure_epsilon_of_gdp(rho: Fraction) -> Fraction:
     """Return an epsilon whose mechanism costs about ``rho`` under rule G, not more but for the last bits."""
-    found = largest(lambda u: gdp_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
-    return Fraction(0) if found is None else Fraction(math.exp(found))
+    log_epsilon = largest(lambda u: gdp_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
+    return Fraction(0) if log_epsilon is None else Fraction(math.exp(log_epsilon))
 
 
 def pure_epsilon_for(rho: Fraction) -> Fraction:
     """Return an epsilon whose mechanism costs about ``rho``, not more but for the last bits (callers check)."""
-    found = largest(lambda u: rho_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
-    return Fraction(0) if found is None else Fraction(math.exp(found))
+    log_epsilon = largest(lambda u: rho_of_pure(Fraction(math.exp(u))) <= rho, -80.0, 80.0)
+    return Fraction(0) if log_epsilon is None else Fraction(math.exp(log_epsilon))

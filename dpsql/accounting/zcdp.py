@@ -63,8 +63,8 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         t, _, log_rest = _log_alpha_terms(u)
         return (1 + 2 * t) * rho - epsilon + log_rest <= 0
 
-    found = largest(falls, *_ORDERS)
-    t, log_alpha, log_rest = _log_alpha_terms(_ORDERS[0] if found is None else found)
+    order = largest(falls, *_ORDERS)
+    t, log_alpha, log_rest = _log_alpha_terms(_ORDERS[0] if order is None else order)
     rise, fall = (1 + t) * rho * t, t * epsilon
     margin = 4e-15 * (rise + fall + log_alpha) + 1e-14
     return exp_up(rise - fall - log_alpha + t * log_rest + margin)

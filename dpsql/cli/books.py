@@ -47,13 +47,13 @@ def heads(session: Session, source: str | None) -> None:
 def protected(session: Session) -> bool:
     """Whether the database has books."""
     query = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = 'dpsql' AND table_name = 'ledger'"
-    found = session.guarded(lambda: session.con.execute(query).fetchone())
-    return found is not None and found[0] > 0
+    row = session.guarded(lambda: session.con.execute(query).fetchone())
+    return row is not None and row[0] > 0
 
 
-def plan(session: Session, source: str, given: Mapping[str, float | str | None]) -> None:
+def plan(session: Session, source: str, arguments: Mapping[str, float | str | None]) -> None:
     """Print what a purchase with these arguments would measure and cost."""
-    named = "".join(f", {name} := {literal(value)}" for name, value in given.items() if value is not None)
+    named = "".join(f", {name} := {literal(value)}" for name, value in arguments.items() if value is not None)
     show(session, "plan", f"dp_plan({literal(source)}{named})")
 
 

@@ -145,13 +145,13 @@ def _cut(text: str, width: int) -> str:
     """Return a text that takes ``width`` places at most."""
     if width_of(text) <= width:
         return text
-    taken, used = [], 1
+    kept, used = [], 1
     for character in text:
         used += width_of(character)
         if used > width:
             break
-        taken.append(character)
-    return "".join(taken) + "…"
+        kept.append(character)
+    return "".join(kept) + "…"
 
 
 def _pad(text: str, width: int, side: str) -> str:

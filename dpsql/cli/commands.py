@@ -36,10 +36,10 @@ exit codes: 0 done, 1 a statement failed, 2 the arguments are wrong, 130 interru
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
-    given = list(sys.argv[1:] if argv is None else argv)
-    if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
-        given.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
-    chosen = _parser().parse_args(given)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version"):
+        arguments.insert(0, "shell")  # dpsql -c "..." FILE, as in other database shells
+    chosen = _parser().parse_args(arguments)
     try:
         code = _alone(chosen) if hasattr(chosen, "alone") else _run(chosen)
         sys.stdout.flush()
@@ -153,12 +153,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[Session, argparse.Namespace], int | None], told: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
-        made.set_defaults(run=run, readonly=False)
+        added = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+        added.set_defaults(run=run, readonly=False)
         modes = f"print results as one of {', '.join(MODES)}"
-        made.add_argument("-m", "--mode", default="box", choices=[*MODES, *ALIASES], metavar="MODE", help=modes)
-        made.add_argument("--store", metavar="FOLDER", help="where releases are kept (default: FILE.dpsql)")
-        return made
+        added.add_argument("-m", "--mode", default="box", choices=[*MODES, *ALIASES], metavar="MODE", help=modes)
+        added.add_argument("--store", metavar="FOLDER", help="where releases are kept (default: FILE.dpsql)")
+        return added
 
     _writing(command)
     _reading(command)
@@ -202,15 +202,15 @@ def _reading(command: Adder) -> None:
         "releases": "what was bought, and under which names",
     }
     for name, text in told.items():
-        made = command(name, _ledger if name == "ledger" else _books, text)
-        made.add_argument("database", metavar="FILE", help="DuckDB file")
-        made.add_argument("source", nargs="?", metavar="TABLE", help="protected table (default: all)")
-        made.set_defaults(readonly=True)
+        added = command(name, _ledger if name == "ledger" else _books, text)
+        added.add_argument("database", metavar="FILE", help="DuckDB file")
+        added.add_argument("source", nargs="?", metavar="TABLE", help="protected table (default: all)")
+        added.set_defaults(readonly=True)
         if name == "ledger":
             told_head = "only where each ledger ends (entry and hash): kept elsewhere, it shows later whether a ledger was cut"
-            made.add_argument("--head", action="store_true", help=told_head)
+            added.add_argument("--head", action="store_true", help=told_head)
             told_analyst = "grants of this analyst of a served database, and what she has bought and used"
-            made.add_argument("--analyst", metavar="NAME", help=told_analyst)
+            added.add_argument("--analyst", metavar="NAME", help=told_analyst)
     plan = command("plan", _plan, "what a synthetic table (with --k: noisy tables) would measure and cost; buys nothing")
     plan.add_argument("database", metavar="FILE", help="DuckDB file")
     plan.add_argument("source", metavar="SOURCE", help="protected table, or a SELECT over one")
@@ -240,8 +240,8 @@ def _ledger(session: Session, chosen: argparse.Namespace) -> None:
 
 
 def _plan(session: Session, chosen: argparse.Namespace) -> None:
-    given = {name: getattr(chosen, name) for name in ("epsilon", "delta", "method", "k", "release")}
-    books.plan(session, chosen.source, given)
+    arguments = {name: getattr(chosen, name) for name in ("epsilon", "delta", "method", "k", "release")}
+    books.plan(session, chosen.source, arguments)
 
 
 def _report(session: Session, chosen: argparse.Namespace) -> None:

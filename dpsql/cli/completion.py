@@ -135,12 +135,12 @@ def _sql(before: str, text: str, names: Names) -> Iterator[Completion]:
     if qualified:
         yield from _members(qualified[1], qualified[2], names)
         return
-    found = _WORD.search(before)
-    word = found[0] if found else ""
+    match = _WORD.search(before)
+    word = match[0] if match else ""
     call = _enclosing(before, names)
     if call:
-        given = set(re.findall(r"(\w+)\s*:=", _since(before, call)))
-        left = [p for p in names.calls[call][1:] if p not in given and p not in RESERVED]
+        used = set(re.findall(r"(\w+)\s*:=", _since(before, call)))
+        left = [p for p in names.calls[call][1:] if p not in used and p not in RESERVED]
         yield from _matching(word, (f"{p} := " for p in left), kind="parameter", show=lambda p: p.split(" ")[0])
     if not word.strip('"') and not call:
         return
@@ -189,10 +189,10 @@ def identifier_if_needed(name: str) -> str:
 def _enclosing(before: str, names: Names) -> str | None:
     """Return the dp_* call whose brackets the cursor is in."""
     plain = _QUOTED.sub("", before)
-    for found in reversed(list(_IN_CALL.finditer(plain))):
-        rest = plain[found.end() :]
-        if rest.count("(") >= rest.count(")") and found[1].lower() in names.calls:
-            return found[1].lower()
+    for match in reversed(list(_IN_CALL.finditer(plain))):
+        rest = plain[match.end() :]
+        if rest.count("(") >= rest.count(")") and match[1].lower() in names.calls:
+            return match[1].lower()
     return None
 
 
@@ -204,7 +204,7 @@ def _matching(
     word: str, candidates: Iterable[str], *, kind: str = "", show: Callable[[str], str] = str
 ) -> Iterator[Completion]:
     """Yield the candidates that begin with a word, in any case."""
-    wanted = word.lower()
+    start = word.lower()
     for candidate in candidates:
-        if candidate.lower().startswith(wanted):
+        if candidate.lower().startswith(start):
             yield Completion(candidate, -len(word), display=show(candidate), display_meta=kind)

@@ -109,8 +109,8 @@ def _ask(session: Session) -> None:
     _show(session, QUESTION)
     _say(session, "\n-- Beside the truth, which the custodian alone sees:")
     _show(session, BESIDE_THE_TRUTH)
-    held, of = _row(session, HELD)
-    _say(session, f"-- {held} of {of} true numbers lie within their intervals; 95 % do, on average")
+    within, of = _row(session, HELD)
+    _say(session, f"-- {within} of {of} true numbers lie within their intervals; 95 % do, on average")
 
 
 def _synthesize(session: Session, epsilon: float) -> None:
@@ -122,8 +122,8 @@ def _synthesize(session: Session, epsilon: float) -> None:
     _show(session, "SELECT age, sex, region, education, sector, hired, children, income FROM people_synth LIMIT 4")
     _say(session, "\n-- How good is it? That compares with the raw table: for the custodian, not for publication")
     _show(session, f"SELECT k, queries, cells, round(tvd, 4) AS tvd, round(maximum_100) AS maximum_100\n{EVALUATED}")
-    one, two, most = _row(session, SUMMED)
-    _say(session, f"-- tvd: {one:.1f} % of the rows are in a wrong bin or category of a column, {two:.1f} % of a pair of columns;")
+    one, pair, most = _row(session, SUMMED)
+    _say(session, f"-- tvd: {one:.1f} % of the rows are in a wrong bin or category of a column, {pair:.1f} % of a pair of columns;")
     _say(session, f"-- maximum_100: of all counts of those, the worst is {most:,.0f} rows off. Statistics are as near:")
     _show(session, BOTH)
 

@@ -46,11 +46,11 @@ def run_command(session: Session, text: str) -> None:
         name, *arguments = shlex.split(text[1:].rstrip(";"), posix=True) or [""]
     except ValueError:
         raise Failed(f"Error: {text}: a quote is not closed") from None
-    found = [known for known in COMMANDS if known == name] or [known for known in COMMANDS if name and known.startswith(name)]
-    if len(found) != 1:
-        which = f"could be {', '.join('.' + f for f in found)}" if found else "there is no such command; .help lists them"
+    matching = [known for known in COMMANDS if known == name] or [known for known in COMMANDS if name and known.startswith(name)]
+    if len(matching) != 1:
+        which = f"could be {', '.join('.' + f for f in matching)}" if matching else "there is no such command; .help lists them"
         raise Failed(f"Error: .{visible(name)}: {which}")
-    COMMANDS[found[0]].run(session, arguments)
+    COMMANDS[matching[0]].run(session, arguments)
 
 
 def _help(session: Session, arguments: list[str]) -> None:
@@ -65,9 +65,9 @@ def _tables(session: Session, arguments: list[str]) -> None:
     from dpsql.protected.linked import key_of  # loaded when needed: it reads SQL, for which sqlglot takes .1 s
     from dpsql.source.model import TableId
 
-    found = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())
+    tables = session.guarded(lambda: session.con.execute(sql.text("shell_tables"), _pattern(arguments)).fetchall())
     budgets = session.guarded(lambda: _budgets(session.con))
-    rows = [(*row, budgets.get(key_of(TableId("", row[0], row[1])))) for row in found]
+    rows = [(*row, budgets.get(key_of(TableId("", row[0], row[1])))) for row in tables]
     columns = {"schema": "VARCHAR", "name": "VARCHAR", "kind": "VARCHAR", "columns": "BIGINT", "budget (epsilon)": "DOUBLE"}
     session.statement(f"FROM {inline(columns, rows)}")
 

@@ -34,12 +34,13 @@ def grant(session: Session, chosen: argparse.Namespace) -> None:
     """Set, list or take back grants, and open the table to her who has one."""
     renew = None if chosen.renew == NONE else chosen.renew
     lists = {name: None if getattr(chosen, name) is None else getattr(chosen, name).split(",") for name in ("methods", "columns")}
-    given = {
+    arguments = {
         "source": chosen.source, "analyst": chosen.analyst, "epsilon": chosen.epsilon, "per_query": chosen.per_query,
         "renew": renew, **lists, "remove": chosen.remove,
     }
-    said = ", ".join(f"{name} := {literal(value)}" for name, value in given.items() if value is not None and value is not False)
-    show(session, "grants", f"dp_grant({said})")
+    told = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    written = ", ".join(f"{name} := {literal(value)}" for name, value in told.items())
+    show(session, "grants", f"dp_grant({written})")
     if chosen.epsilon is not None:
         _open(session, chosen)
 
@@ -52,7 +53,7 @@ def _open(session: Session, chosen: argparse.Namespace) -> None:
 
     path, table, name = chosen.analysts or analysts.beside(session.path), key("table", chosen.source), chosen.analyst
     price = min(chosen.epsilon / 10 if chosen.per_query is None else chosen.per_query, MOST)
-    known = {one.name: one for one in analysts.Analysts(path).all()} if path.exists() else {}
+    known = {analyst.name: analyst for analyst in analysts.Analysts(path).all()} if path.exists() else {}
     if name not in known:
         told = f"there is no analyst {name} yet: dpsql analyst add {name} {session.path} --grant {chosen.source}={price:g}"
     elif table in known[name].grants:

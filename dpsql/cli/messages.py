@@ -35,8 +35,8 @@ def message(error: BaseException) -> str:
 
 def place(error: BaseException) -> int | None:
     """Return the line of the statement at which DuckDB says the error is, or None."""
-    found = _PLACE.search(str(error))
-    return int(found[1]) if found else None
+    match = _PLACE.search(str(error))
+    return int(match[1]) if match else None
 
 
 def one_line(text: str) -> str:
@@ -64,9 +64,9 @@ def _shown(character: str) -> str:
 
 def cannot_open(path: str, error: BaseException) -> str:
     """Say why a database file cannot be opened, and what to do."""
-    held = errors.holder(error)
-    if held is not None:
-        who = f"{Path(held[0]).name}, process {held[1]}"
+    holder = errors.holder(error)
+    if holder is not None:
+        who = f"{Path(holder[0]).name}, process {holder[1]}"
         return (
             f"{path} is open in another process ({who}). DuckDB lets one process write to a file, or several read it: "
             "close it there, or ask there"

@@ -139,10 +139,10 @@ def _wrapped(con: duckdb.DuckDBPyConnection, query: str | None, wrap: str) -> li
     if query is None:
         return []
     try:
-        found = con.extract_statements(wrap.format(query))
+        statements = con.extract_statements(wrap.format(query))
     except duckdb.ParserException:
         return []
-    return found if len(found) == 1 else []
+    return statements if len(statements) == 1 else []
 
 
 def _returns_rows(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement, text: str) -> bool:
@@ -180,7 +180,7 @@ def _strict(row: str) -> str:
     """Return DuckDB's JSON with NaN and infinities, which JSON does not have, as texts."""
     if "NaN" not in row and "Infinity" not in row:
         return row
-    return _NOT_A_NUMBER.sub(lambda found: found[0] if found[0].startswith('"') else f'"{found[0]}"', row)
+    return _NOT_A_NUMBER.sub(lambda match: match[0] if match[0].startswith('"') else f'"{match[0]}"', row)
 
 
 def _object(names: Sequence[str], row: Sequence[Any]) -> str:

@@ -78,16 +78,16 @@ def _analyst(parser: argparse.ArgumentParser) -> None:
     revoke = _command(actions, "revoke", _revoke, "revoke a token; what is open with it ends")
     revoke.add_argument("name", metavar="NAME", help="as `dpsql analyst list` shows it")
     revoke.add_argument("database", metavar="DATABASE", type=Path, help="DuckDB file")
-    for made in (add, grant, listed, revoke):
-        _file_of_analysts(made)
+    for command in (add, grant, listed, revoke):
+        _file_of_analysts(command)
 
 
 def _command(
     commands: Parsers[argparse.ArgumentParser], name: str, run: Callable[[argparse.Namespace], None], told: str
 ) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
-    made.set_defaults(alone=run)
-    return made
+    parser = commands.add_parser(name, help=told, description=told[0].upper() + told[1:] + ".")
+    parser.set_defaults(alone=run)
+    return parser
 
 
 def _file_of_analysts(parser: argparse.ArgumentParser) -> None:
@@ -101,15 +101,15 @@ def _serve(chosen: argparse.Namespace) -> None:
     from dpsql.serve.options import Options, address, seconds
     from dpsql.serve.server import serve
 
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name in ("tls_cert", "tls_key", "allow_unencrypted", "memory", "store", "log"):
-        given[name] = getattr(chosen, name)
+        options[name] = getattr(chosen, name)
     for name in DOORS:
         text = getattr(chosen, name)
-        given[name] = None if text is None else address(name, text)
+        options[name] = None if text is None else address(name, text)
     for name in ("time_limit", "answer_every"):
-        given[name] = seconds(name.replace("_", "-"), getattr(chosen, name))
-    serve(Options(chosen.database, _path(chosen), **given), room, DOORS)
+        options[name] = seconds(name.replace("_", "-"), getattr(chosen, name))
+    serve(Options(chosen.database, _path(chosen), **options), room, DOORS)
 
 
 def _add(chosen: argparse.Namespace) -> None:
@@ -135,17 +135,17 @@ def _grant(chosen: argparse.Namespace) -> None:
     from dpsql.serve import analysts
 
     tables = _protected(chosen.database)
-    one = analysts.grant(_path(chosen), chosen.name, _grants(chosen.grants, tables))
-    sys.stdout.write(f"{one.name} may ask: {_told(one.grants)}\n")
+    analyst = analysts.grant(_path(chosen), chosen.name, _grants(chosen.grants, tables))
+    sys.stdout.write(f"{analyst.name} may ask: {_told(analyst.grants)}\n")
 
 
 def _list(chosen: argparse.Namespace) -> None:
     """List what the file says."""
     from dpsql.serve.analysts import Analysts
 
-    held = Analysts(_path(chosen))
-    sys.stdout.writelines(f"{line}\n" for line in _table(held.all()))
-    sys.stdout.write(f"published: {', '.join(sorted(held.public())) or 'nothing'}\n")
+    roster = Analysts(_path(chosen))
+    sys.stdout.writelines(f"{line}\n" for line in _table(roster.all()))
+    sys.stdout.write(f"published: {', '.join(sorted(roster.public())) or 'nothing'}\n")
 
 
 def _revoke(chosen: argparse.Namespace) -> None:
@@ -214,7 +214,7 @@ def _check_public(database: Path, table: str) -> None:
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database() AND NOT internal "
             "UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
         )
-        there = {_spelled(schema, name) for schema, name in con.execute(query).fetchall() if schema != SCHEMA}
+        known = {_spelled(schema, name) for schema, name in con.execute(query).fetchall() if schema != SCHEMA}
         ((name,),) = con.execute("SELECT current_database()").fetchall()
         unlinked = table not in protected and bool(Books(con, str(name)).private([table]))
     finally:
@@ -227,7 +227,7 @@ def _check_public(database: Path, table: str) -> None:
     if unlinked:
         told = "it was linked once, and is not public since; publish a table of another name that holds what may be seen"
         raise ArgumentError("table", table, told)
-    if table not in there:
+    if table not in known:
         raise ArgumentError("table", table, "there is no such table or view")
 
 
@@ -247,10 +247,10 @@ def _opened(database: Path) -> duckdb.DuckDBPyConnection | None:
     return con
 
 
-def _grants(given: Sequence[str], tables: Mapping[str, str] | None) -> dict[str, float]:
+def _grants(texts: Sequence[str], tables: Mapping[str, str] | None) -> dict[str, float]:
     """Return grants as they were typed; where the protected tables are known, of those with a budget alone."""
     grants: dict[str, float] = {}
-    for text in given:
+    for text in texts:
         name, _, number = text.rpartition("=")
         try:
             epsilon = float(number)
@@ -258,8 +258,8 @@ def _grants(given: Sequence[str], tables: Mapping[str, str] | None) -> dict[str,
             raise ArgumentError("grant", text, "a table and the epsilon of one question are required: visits=0.05") from None
         table = key("grant", name)
         if tables is not None and table not in tables and epsilon != 0:
-            there = f"there are {', '.join(sorted(set(tables.values())))}" if tables else _NONE_YET
-            raise ArgumentError("grant", text, f"{table} is no protected table; {there}")
+            which = f"there are {', '.join(sorted(set(tables.values())))}" if tables else _NONE_YET
+            raise ArgumentError("grant", text, f"{table} is no protected table; {which}")
         if tables is not None and tables.get(table, table) != table and epsilon != 0:
             root = tables[table]
             raise ArgumentError("grant", text, f"{table} is linked, and goes with {root}: grant {root}={number}")
@@ -290,17 +290,17 @@ def _spelled(schema: str, name: str) -> str:
 
 def _told(grants: Mapping[str, float]) -> str:
     """Return grants in words."""
-    said = ", ".join(f"{table} at {epsilon:g}" for table, epsilon in sorted(grants.items()))
-    return f"{said} a question" if said else "no protected table"
+    prices = ", ".join(f"{table} at {epsilon:g}" for table, epsilon in sorted(grants.items()))
+    return f"{prices} a question" if prices else "no protected table"
 
 
-def _table(held: Iterable[Analyst]) -> list[str]:
+def _table(everyone: Iterable[Analyst]) -> list[str]:
     """Return analysts as lines in columns."""
     now = dt.datetime.now(dt.UTC)
     rows = [("name", "state", "created", "expires", "epsilon of one question")]
-    for one in held:
-        grants = ", ".join(f"{table}={epsilon:g}" for table, epsilon in sorted(one.grants.items()))
-        rows.append((one.name, one.state(now), _day(one.created), _day(one.expires), grants))
+    for analyst in everyone:
+        grants = ", ".join(f"{table}={epsilon:g}" for table, epsilon in sorted(analyst.grants.items()))
+        rows.append((analyst.name, analyst.state(now), _day(analyst.created), _day(analyst.expires), grants))
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -222,5 +222,5 @@ class Session:
     @staticmethod
     def _told(error: Exception, text: str, line: int) -> str:
         """Return an error as one line, with the place where a long statement has it."""
-        found = place(error)
-        return message(error) if found is None or "\n" not in text else f"{message(error)} (line {line + found - 1})"
+        number = place(error)
+        return message(error) if number is None or "\n" not in text else f"{message(error)} (line {line + number - 1})"

@@ -94,10 +94,10 @@ def complete(text: str) -> bool:
 def _semicolons(data: bytes, start: int) -> Iterator[int]:
     """Yield the places of the semicolons from ``start`` on that are outside of quotes and comments."""
     try:
-        found = duckdb.tokenize(_text(data[start:]))
+        tokens = duckdb.tokenize(_text(data[start:]))
     except duckdb.Error:
         return
-    for place, _ in found:
+    for place, _ in tokens:
         if data[start + place] == _SEMICOLON:
             yield start + place
 

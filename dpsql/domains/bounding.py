@@ -136,19 +136,20 @@ def light_first_sql(
     if max_rows is None:
         return bounded_sql(source_sql, units, columns, max_rows, salt, groups=groups, max_groups=max_groups)
     everything = list(dict.fromkeys([*units, *groups, *columns]))
-    held, heavy, listed = identifier(_HELD), identifier(_HEAVY), _listed(units)
-    same = " AND ".join(f"{held}.{identifier(name)} IS NOT DISTINCT FROM {heavy}.{identifier(name)}" for name in units)
+    rows, heavy, listed = identifier(_HELD), identifier(_HEAVY), _listed(units)
+    same = " AND ".join(f"{rows}.{identifier(name)} IS NOT DISTINCT FROM {heavy}.{identifier(name)}" for name in units)
     if groups:
-        counted = f"SELECT {listed}, count(*) AS n FROM {held} GROUP BY {_listed(list(dict.fromkeys([*units, *groups])))}"  # noqa: S608
+        # A unit is heavy by its rows in any one group, or by the number of its groups.
+        counted = f"SELECT {listed}, count(*) AS n FROM {rows} GROUP BY {_listed(list(dict.fromkeys([*units, *groups])))}"  # noqa: S608
         most = "" if max_groups is None else f" OR count(*) > {max_groups}"
         above = f"SELECT {listed} FROM ({counted}) GROUP BY {listed} HAVING max(n) > {max_rows}{most}"  # noqa: S608
     else:
-        above = f"SELECT {listed} FROM {held} GROUP BY {listed} HAVING count(*) > {max_rows}"  # noqa: S608
-    theirs = f"SELECT {_listed(everything)} FROM {held} SEMI JOIN {heavy} ON {same}"  # noqa: S608
+        above = f"SELECT {listed} FROM {rows} GROUP BY {listed} HAVING count(*) > {max_rows}"  # noqa: S608
+    theirs = f"SELECT {_listed(everything)} FROM {rows} SEMI JOIN {heavy} ON {same}"  # noqa: S608
     bounded = bounded_sql(theirs, units, columns, max_rows, salt, groups=groups, max_groups=max_groups)
     return (
-        f"WITH {held} AS MATERIALIZED (SELECT {_listed(everything)} FROM {_relation(source_sql)} AS held), "  # noqa: S608
-        f"{heavy} AS MATERIALIZED ({above}) SELECT {_listed(columns)} FROM {held} ANTI JOIN {heavy} ON {same} UNION ALL ({bounded})"
+        f"WITH {rows} AS MATERIALIZED (SELECT {_listed(everything)} FROM {_relation(source_sql)} AS held), "  # noqa: S608
+        f"{heavy} AS MATERIALIZED ({above}) SELECT {_listed(columns)} FROM {rows} ANTI JOIN {heavy} ON {same} UNION ALL ({bounded})"
     )
 
 

@@ -65,14 +65,14 @@ def bounds_of(attribute: Attribute, counts: IntArray, scale: float, mechanism: s
     Where no count is, the cell of the largest one is taken, which may be anywhere: the answer is never an error that depends on the
     data, and says so. Privacy: post-processing.
     """
-    found = np.flatnonzero(counts[: attribute.values] > _SURE[mechanism] * scale)
+    cells = np.flatnonzero(counts[: attribute.values] > _SURE[mechanism] * scale)
     if sqltypes.parse(attribute.sql_type).family == "float":  # infinities are in the first and the last cell
-        found = found[(found > 0) & (found < attribute.values - 1)]
-    sure = found.size > 0
+        cells = cells[(cells > 0) & (cells < attribute.values - 1)]
+    sure = cells.size > 0
     if not sure:
-        found = np.asarray([int(np.argmax(counts[: attribute.values]))])
+        cells = np.asarray([int(np.argmax(counts[: attribute.values]))])
     edges = [float(edge) for edge in attribute.edges]
-    low, high = edges[int(found[0])], edges[int(found[-1]) + 1]
+    low, high = edges[int(cells[0])], edges[int(cells[-1]) + 1]
     parsed = sqltypes.parse(attribute.sql_type)
     if parsed.family == "integer" and high != edges[-1] and high - 1.0 > low:
         high -= 1.0  # the last value below a power of two

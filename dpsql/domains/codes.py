@@ -58,10 +58,10 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
     if parsed.family == "float":
         missing = exp.or_(missing, exp.func("isnan", column.copy()))
     if attribute.kind == "categorical":
-        found: exp.Expression = exp.Coalesce(this=_category_code(attribute, column), expressions=[outside.copy()])
+        code: exp.Expression = exp.Coalesce(this=_category_code(attribute, column), expressions=[outside.copy()])
     else:
-        found = _bin_code(attribute, parsed, column, outside)
-    whole = either(missing, null, found)
+        code = _bin_code(attribute, parsed, column, outside)
+    whole = either(missing, null, code)
     return exp.Cast(this=whole, to=exp.DataType.build(code_type(attribute.size), dialect="duckdb"))
 
 
@@ -127,17 +127,17 @@ def nanoseconds(domain: Domain) -> float:
     -----
     Privacy: a function of the public domain alone.
     """
-    found = 0.0
+    cost = 0.0
     for attribute in domain.attributes:
         parsed = sqltypes.parse(attribute.sql_type)
         if attribute.sql_type == "BOOLEAN" and attribute.values == 2:
-            found += 3
+            cost += 3
         elif attribute.kind == "categorical":
-            found += 10 if _first_of_run(attribute) is not None else 30 if parsed.family in ("text", "enum") else 50
+            cost += 10 if _first_of_run(attribute) is not None else 30 if parsed.family in ("text", "enum") else 50
         else:
             even = _even_places(attribute, parsed, exp.column("x")) is not None
-            found += 15 if even else 5 + 6 * attribute.values.bit_length() + 0.6 * attribute.values
-    return found
+            cost += 15 if even else 5 + 6 * attribute.values.bit_length() + 0.6 * attribute.values
+    return cost
 
 
 def _number(value: int | None) -> exp.Expression:
@@ -227,13 +227,13 @@ def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, out
     last = attribute.values - 1
     between = _even_places(attribute, parsed, column)
     if between is None:
-        found = tree(0, last)
+        code = tree(0, last)
     else:
         inside = either(below(last), between, exp.Literal.number(last))
-        found = either(below(1), exp.Literal.number(0), inside)
+        code = either(below(1), exp.Literal.number(0), inside)
     if attribute.outside == "clamp":
-        return found
-    return either(exp.or_(low, high), outside.copy(), found)
+        return code
+    return either(exp.or_(low, high), outside.copy(), code)
 
 
 def _comparisons(

@@ -90,14 +90,14 @@ def declare(
         values = _categories(name, parsed, categories, outside)
         return Attribute(name, sql_type, "categorical", categories=values, nullable=nullable, outside=outside)
     if lower is None and edges is None:
-        found = self_declared(name, sql_type, nullable, outside)
-        if found is None:
+        attribute = self_declared(name, sql_type, nullable, outside)
+        if attribute is None:
             raise ArgumentError(
                 "categories",
                 None,
                 f"column {name!r} is {sql_type}: declare categories := [...], edges := [...], or lower and upper",
             )
-        return found
+        return attribute
     if not parsed.binned:
         raise DomainError(
             f"column {name!r} is {sql_type}, which has no bins: declare categories := [...], or CAST it to a number or date"
@@ -105,10 +105,10 @@ def declare(
     if calendar is not None:
         edges = calendar_edges(parsed, calendar, lower, upper)
         lower = upper = None
-    found_edges = declared_edges(parsed, lower, upper, bins, edges, rounded=rounded)
-    check_filled(name, parsed, found_edges, by_bounds=edges is None)
-    automatic = bins is None and edges is None and has_inside(parsed, found_edges)
-    return Attribute(name, sql_type, parsed.kind, edges=found_edges, nullable=nullable, outside=outside, automatic=automatic)
+    bin_edges = declared_edges(parsed, lower, upper, bins, edges, rounded=rounded)
+    check_filled(name, parsed, bin_edges, by_bounds=edges is None)
+    automatic = bins is None and edges is None and has_inside(parsed, bin_edges)
+    return Attribute(name, sql_type, parsed.kind, edges=bin_edges, nullable=nullable, outside=outside, automatic=automatic)
 
 
 def self_declared(name: str, sql_type: str, nullable: bool, outside: str = "clamp") -> Attribute | None:
@@ -126,7 +126,7 @@ def self_declared(name: str, sql_type: str, nullable: bool, outside: str = "clam
     return Attribute(name, sql_type, "categorical", categories=values, nullable=nullable, outside=outside)
 
 
-def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object, given: dict[str, object]) -> None:
+def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object, arguments: dict[str, object]) -> None:
     """Refuse contradictory sets of arguments."""
     if outside not in OUTSIDE:
         raise ArgumentError("outside", outside, f"must be one of {', '.join(map(repr, OUTSIDE))}")
@@ -137,12 +137,12 @@ def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object,
             f"column {name!r} is {parsed.text}, which cannot have a domain; in a view, cast it to a text, number or date, "
             "or take one field of it"
         )
-    used = {key for key, value in given.items() if value is not None}
+    used = {key for key, value in arguments.items() if value is not None}
     ways = [way for way in ({"lower", "upper", "bins"}, {"edges"}, {"categories"}) if used & way]
     if len(ways) > 1:
         raise ArgumentError(
             sorted(used & ways[1])[0],
-            given[sorted(used & ways[1])[0]],
+            arguments[sorted(used & ways[1])[0]],
             f"contradicts {sorted(used & ways[0])[0]}: declare lower and upper (with bins), or edges, or categories",
         )
     if ways and ways[0] == {"lower", "upper", "bins"} and not {"lower", "upper"} <= used:

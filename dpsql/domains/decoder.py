@@ -76,12 +76,14 @@ class Decoder:
             self._labels = _kind(labels)
             return
         bounds = sqltypes.grid(self.parsed, attribute.edges)
+        # Floats have no grid to count along: bins are intervals.
         if bounds is None:
             edges = np.asarray([float(edge) for edge in attribute.edges])
             self._low, self._high = edges[:-1], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])
             if self.parsed.text == "FLOAT":
                 self._low, self._high = sqltypes.float32_bounds(edges.tolist())
             return
+        # Where doubles are exact, values are integers; beyond, the text of a bin's start and an offset.
         self._exact = bounds[0] > -_EXACT and bounds[-1] < _EXACT
         widths = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
         if self._exact:
@@ -103,35 +105,35 @@ class Decoder:
         if attribute.kind == "categorical":
             known = len(self._labels.categories)
             return {self.name: _labelled(np.where(codes < known, codes, -1), self._labels)}
-        found: Columns = {}
+        columns: Columns = {}
         inside = codes
         if attribute.size > values:
-            found[f"{self.name}_null"] = codes >= values
+            columns[f"{self.name}_null"] = codes >= values
             inside = np.minimum(codes, values - 1)
         if self.parsed.family == "float":
-            found[self.name] = self._floats(inside, rng)
+            columns[self.name] = self._floats(inside, rng)
         elif self._exact:
-            found[self.name] = self._integers(inside, rng)
+            columns[self.name] = self._integers(inside, rng)
         else:
             offset = np.minimum(np.floor(rng.random(len(inside)) * self._spans[inside]), self._tops[inside])
-            found[self.name] = _labelled(inside, self._labels)
+            columns[self.name] = _labelled(inside, self._labels)
             # Two halves: the width of a bin may exceed what the integer type can hold.
-            found[f"{self.name}_half"] = half = np.floor(offset / 2)
-            found[f"{self.name}_rest"] = offset - half
-        return found
+            columns[f"{self.name}_half"] = half = np.floor(offset / 2)
+            columns[f"{self.name}_rest"] = offset - half
+        return columns
 
     def _looked_up(self, codes: npt.NDArray[np.integer]) -> Columns:
         """Return values that follow from the code alone, in a type as small as they are."""
         table = self._table
-        found: Columns = {}
+        columns: Columns = {}
         if table is None:
             raise ValueError(f"{self.attribute.name}: its values do not follow from the codes")
         if self.attribute.size > table.size:
-            found[f"{self.name}_null"] = codes >= table.size
-        same = codes.dtype == np.uint8 and not found and table.size <= 1 << 8 and np.array_equal(table, np.arange(table.size))
+            columns[f"{self.name}_null"] = codes >= table.size
+        same = codes.dtype == np.uint8 and not columns and table.size <= 1 << 8 and np.array_equal(table, np.arange(table.size))
         # The codes are the values already: nothing is copied.
-        found[self.name] = codes.view(table.dtype) if same and table.itemsize == 1 else table.take(codes, mode="clip")
-        return found
+        columns[self.name] = codes.view(table.dtype) if same and table.itemsize == 1 else table.take(codes, mode="clip")
+        return columns
 
     @property
     def width(self) -> int:

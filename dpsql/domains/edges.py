@@ -48,11 +48,11 @@ def declared_edges(
     """
     if parsed.kind == "temporal":
         return _temporal(parsed, lower, upper, bins, edges)
-    found = _numeric(parsed, lower, upper, bins, edges)
+    numbers = _numeric(parsed, lower, upper, bins, edges)
     for argument, values in (("lower", [lower]), ("upper", [upper])) if edges is None else (("edges", edges),):
         for value in values if not rounded else ():
             _check_held(parsed, argument, value)
-    return found
+    return numbers
 
 
 def _count(bins: object) -> int:
@@ -68,12 +68,12 @@ def _number(argument: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise ArgumentError(argument, value, "a number is required")
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        number = math.inf
+    if not math.isfinite(number):
         raise ArgumentError(argument, value, "a finite number is required")
-    return found + 0.0  # -0.0 becomes 0.0
+    return number + 0.0  # -0.0 becomes 0.0
 
 
 def _check_held(parsed: SqlType, argument: str, value: Any) -> None:
@@ -102,8 +102,8 @@ def neighbours(whole: int) -> str | None:
     near = float(whole)
     if int(near) == whole:
         return None
-    other = math.nextafter(near, math.inf if near < whole else -math.inf)
-    return " or ".join(str(int(number)) for number in sorted((near, other)))
+    beyond = math.nextafter(near, math.inf if near < whole else -math.inf)
+    return " or ".join(str(int(number)) for number in sorted((near, beyond)))
 
 
 def _exact(value: Any) -> Any:
@@ -130,13 +130,13 @@ def _list(edges: object) -> list[object]:
 def _numeric(parsed: SqlType, lower: object, upper: object, bins: object, edges: Sequence[object] | None) -> tuple[float, ...]:
     """Return the edges of a numeric column."""
     if edges is not None:
-        given = _list(edges)
-        found = [_number("edges", edge) for edge in given]
-        _increasing([_exact(edge) for edge in given])
-        for a, b, one, other in zip(found[:-1], found[1:], given[:-1], given[1:], strict=True):
+        listed = _list(edges)
+        numbers = [_number("edges", edge) for edge in listed]
+        _increasing([_exact(edge) for edge in listed])
+        for a, b, left, right in zip(numbers[:-1], numbers[1:], listed[:-1], listed[1:], strict=True):
             if a == b:
-                raise ArgumentError("edges", [one, other], f"are both {_shown(parsed, a)} in double precision; {_APART}")
-        return tuple(found)
+                raise ArgumentError("edges", [left, right], f"are both {_shown(parsed, a)} in double precision; {_APART}")
+        return tuple(numbers)
     low, high = _number("lower", lower), _number("upper", upper)
     if _exact(lower) >= _exact(upper):
         raise ArgumentError("lower", lower, f"must be below upper = {upper!r}")
@@ -255,7 +255,7 @@ def empty_bin(parsed: SqlType, edges: Sequence[float] | Sequence[str]) -> int | 
 
 def without_empty_bins(parsed: SqlType, edges: Sequence[Any]) -> list[Any]:
     """Return the edges with each bin that no value of the type can fall into joined to a neighbour; the ends stay."""
-    found = [*edges]
-    while len(found) > 2 and (empty := empty_bin(parsed, found)) is not None:
-        del found[empty + 1 if empty + 2 < len(found) else empty]
-    return found
+    kept = [*edges]
+    while len(kept) > 2 and (empty := empty_bin(parsed, kept)) is not None:
+        del kept[empty + 1 if empty + 2 < len(kept) else empty]
+    return kept

@@ -169,6 +169,7 @@ def encode_sql(
     listed += [identifier(UNIT_COLUMN)] if unit else []
     listed += [identifier(ROW_COLUMN)] if numbered else []
     coded = exp.Var(this=f"SELECT {', '.join(listed)} FROM {SOURCE_NAME}")  # noqa: S608
+    # Where rows with values outside are left out, the code of such a value is NULL.
     dropping = [name for name, a in zip(codes, domain.attributes, strict=True) if a.outside == "drop"] + list(more)
     inner = exp.Subquery(this=coded, alias=exp.TableAlias(this=exp.to_identifier("coded")))
     kept = exp.select("*").from_(inner, copy=False)
@@ -250,12 +251,12 @@ def check_types(types: dict[str, str], domain: Domain) -> None:
     """Refuse a relation whose columns are not those that the domain was declared for."""
     by_name = {fold(name): kind for name, kind in types.items()}
     for attribute in domain.attributes:
-        found = by_name.get(fold(attribute.name))
-        if found is None:
+        actual = by_name.get(fold(attribute.name))
+        if actual is None:
             raise DomainError(f"column {attribute.name!r} has a declared domain, but the relation has no such column")
-        if found != attribute.sql_type:
+        if actual != attribute.sql_type:
             raise DomainError(
-                f"column {attribute.name!r} is {found}, its domain was declared for {attribute.sql_type}; declare it again: "
+                f"column {attribute.name!r} is {actual}, its domain was declared for {attribute.sql_type}; declare it again: "
                 f"CALL dp_declare(source, '{attribute.name}', ...)"
             )
 
@@ -292,13 +293,14 @@ def canonical_categories(cursor: duckdb.DuckDBPyConnection, sql_type: str, value
     texts = [category_text(value) for value in values]
     if parsed.family == "text" or not texts:
         return texts
-    given = exp.column("v")
-    to_type = exp.TryCast(this=given, to=exp.DataType.build(sql_type, dialect="duckdb"))
+    column = exp.column("v")
+    to_type = exp.TryCast(this=column, to=exp.DataType.build(sql_type, dialect="duckdb"))
     varchar = exp.DataType.build("VARCHAR", dialect="duckdb")
     typed: exp.Expression = to_type
+    # Adding zero turns -0.0 into the 0.0 that it equals.
     if parsed.family == "float":
         typed = exp.Add(this=to_type, expression=exp.cast(exp.Literal.number(0), sql_type, dialect="duckdb"))
-    moment = exp.TryCast(this=given.copy(), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+    moment = exp.TryCast(this=column.copy(), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
     query = exp.select(exp.alias_(exp.cast(typed, varchar), "canonical"), exp.alias_(exp.cast(moment, varchar), "moment")).from_(
         exp.select(exp.alias_(exp.Anonymous(this="unnest", expressions=[exp.Placeholder()]), "v")).subquery("given")
     )

@@ -71,9 +71,9 @@ class Grid:
 
     def place(self, values: FloatArray) -> IntArray:
         """Return the finest cell of each value; what lies outside belongs to the first or the last one, NaN to the first."""
-        found = np.searchsorted(self.edges, values, side="right") - 1
-        found[np.isnan(values)] = 0
-        placed: IntArray = np.clip(found, 0, self.edges.size - 2)
+        cells = np.searchsorted(self.edges, values, side="right") - 1
+        cells[np.isnan(values)] = 0
+        placed: IntArray = np.clip(cells, 0, self.edges.size - 2)
         return placed
 
 
@@ -112,8 +112,8 @@ class Histogram:
 def centres(low: FloatArray, high: FloatArray) -> FloatArray:
     """Return the middle of each of neighbouring cells, relative to the largest bound, so that nothing overflows."""
     largest = max(abs(float(low[0])), abs(float(high[-1])))
-    found: FloatArray = (low / largest + high / largest) / 2.0
-    return found
+    middles: FloatArray = (low / largest + high / largest) / 2.0
+    return middles
 
 
 def edge_numbers(attribute: Attribute) -> FloatArray:

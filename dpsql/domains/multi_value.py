@@ -30,28 +30,28 @@ def expanded(domain: Domain, options: Mapping[str, Any]) -> Domain:
     ArgumentError
         The option is not a struct of columns and delimiters, or a column is not a text column with declared categories.
     """
-    given = delimiters(options)
+    delimiter_of = delimiters(options)
     known = {fold(name) for name in domain.names}
-    missing = [name for name in given if name not in known]
+    missing = [name for name in delimiter_of if name not in known]
     if missing:
         listed = list(domain.names)
         raise ArgumentError(OPTION, options.get(OPTION), f"{missing[0]!r} is not a column with a domain; there are {listed!r}")
-    found: list[Attribute] = []
+    attributes: list[Attribute] = []
     for attribute in domain.attributes:
-        delimiter = given.get(fold(attribute.name))
-        found += [attribute] if delimiter is None else _values(attribute, delimiter)
-    names = [fold(attribute.name) for attribute in found]
+        delimiter = delimiter_of.get(fold(attribute.name))
+        attributes += [attribute] if delimiter is None else _values(attribute, delimiter)
+    names = [fold(attribute.name) for attribute in attributes]
     if len(set(names)) < len(names):
         raise ArgumentError(OPTION, options.get(OPTION), "another column has the name of a column and one of its values; rename it")
-    return Domain(tuple(found))
+    return Domain(tuple(attributes))
 
 
 def delimiters(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the delimiter of each column, by its name as DuckDB compares it."""
-    given = options.get(OPTION) or {}
-    if not isinstance(given, Mapping) or not all(isinstance(d, str) and d for d in given.values()):
-        raise ArgumentError(OPTION, given, "a struct of columns and delimiters is required, e.g. {'offences': ';'}")
-    return {fold(str(name)): str(delimiter) for name, delimiter in given.items()}
+    columns = options.get(OPTION) or {}
+    if not isinstance(columns, Mapping) or not all(isinstance(d, str) and d for d in columns.values()):
+        raise ArgumentError(OPTION, columns, "a struct of columns and delimiters is required, e.g. {'offences': ';'}")
+    return {fold(str(name)): str(delimiter) for name, delimiter in columns.items()}
 
 
 def _values(attribute: Attribute, delimiter: str) -> list[Attribute]:
@@ -59,9 +59,9 @@ def _values(attribute: Attribute, delimiter: str) -> list[Attribute]:
         raise ArgumentError(
             OPTION, attribute.name, "a VARCHAR column with declared categories is required: its single values, without delimiters"
         )
-    held = [value for value in attribute.categories if delimiter in value]
-    if held:
-        raise ArgumentError(OPTION, attribute.name, f"its declared category {held[0]!r} holds the delimiter {delimiter!r}")
+    containing = [value for value in attribute.categories if delimiter in value]
+    if containing:
+        raise ArgumentError(OPTION, attribute.name, f"its declared category {containing[0]!r} holds the delimiter {delimiter!r}")
     return [Attribute(attribute.name + _SEPARATOR + v, "VARCHAR", "categorical", (v,), nullable=True) for v in attribute.categories]
 
 
@@ -74,13 +74,13 @@ def origins(domain: Domain, options: Mapping[str, Any]) -> list[str]:
     >>> origins(Domain((split,)), {"multi_value_columns": {"Tags": ","}}), origins(Domain((split,)), {})
     (['tags'], ['tags: a'])
     """
-    given = delimiters(options)
-    found = []
+    delimiter_of = delimiters(options)
+    columns = []
     for a in domain.attributes:
         end = _SEPARATOR + a.categories[0] if len(a.categories) == 1 else ""
         name = a.name.removesuffix(end) if end else a.name
-        found.append(name if name != a.name and fold(name) in given else a.name)
-    return found
+        columns.append(name if name != a.name and fold(name) in delimiter_of else a.name)
+    return columns
 
 
 def split(domain: Domain, options: Mapping[str, Any]) -> tuple[int, ...]:
@@ -93,11 +93,11 @@ def split_sql(source_sql: str, domain: Domain, options: Mapping[str, Any]) -> st
     places = split(domain, options)
     if not places:
         return source_sql
-    given, names = delimiters(options), origins(domain, options)
+    delimiter_of, names = delimiters(options), origins(domain, options)
     columns = []
     for i in places:
         value = literal(domain.attributes[i].categories[0])
-        parts = f"string_split({identifier(names[i])}::VARCHAR, {literal(given[fold(names[i])])})"
+        parts = f"string_split({identifier(names[i])}::VARCHAR, {literal(delimiter_of[fold(names[i])])})"
         columns.append(f"CASE WHEN list_contains({parts}, {value}) THEN {value} END AS {identifier(domain.names[i])}")
     return f"SELECT *, {', '.join(columns)} FROM (\n{source_sql}\n)"  # noqa: S608 -- quoted
 
@@ -106,11 +106,11 @@ def joined_sql(rows_sql: str, domain: Domain, options: Mapping[str, Any]) -> str
     """Return a SELECT of drawn rows with the values of a column in one text again, NULL where there is none."""
     if not split(domain, options):
         return rows_sql
-    given = delimiters(options)
+    delimiter_of = delimiters(options)
     columns = []
     for origin, group in groupby(zip(origins(domain, options), domain.names, strict=True), key=lambda pair: pair[0]):
         names = [name for _, name in group]
-        columns.append(_column(origin, names, given.get(fold(origin), "")))
+        columns.append(_column(origin, names, delimiter_of.get(fold(origin), "")))
     return f"SELECT {', '.join(columns)} FROM ({rows_sql})"  # noqa: S608 -- quoted
 
 

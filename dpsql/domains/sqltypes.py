@@ -95,8 +95,8 @@ def parse(text: str) -> SqlType:
     if text in MICROSECONDS:
         return SqlType(text, "temporal")
     if re.fullmatch(r"ENUM\(\s*'(?:[^']|'')*'(?:\s*,\s*'(?:[^']|'')*')*\s*\)", text):
-        found = re.findall(r"'((?:[^']|'')*)'", text)
-        return SqlType(text, "enum", members=tuple(member.replace("''", "'") for member in found))
+        members = re.findall(r"'((?:[^']|'')*)'", text)
+        return SqlType(text, "enum", members=tuple(member.replace("''", "'") for member in members))
     families = {"VARCHAR": "text", "BOOLEAN": "boolean", "UUID": "uuid"}
     return SqlType(text, families.get(text, "other"))
 
@@ -179,10 +179,10 @@ def first_at_or_above(edge: float, scale: int) -> int:
     if math.isinf(below):
         return int(math.ceil(Fraction(edge) * 10**scale))
     # Values up to the midpoint round down to ``below``; at the midpoint itself the rule is ties to even.
-    found: int = math.ceil((Fraction(edge) + Fraction(below)) / 2 * 10**scale)
-    if found / 10**scale < edge:
-        found += 1
-    return found
+    value: int = math.ceil((Fraction(edge) + Fraction(below)) / 2 * 10**scale)
+    if value / 10**scale < edge:
+        value += 1
+    return value
 
 
 def grid(sql_type: SqlType, edges: Sequence[float] | Sequence[str]) -> list[int] | None:
@@ -204,8 +204,8 @@ def grid(sql_type: SqlType, edges: Sequence[float] | Sequence[str]) -> list[int]
     if sql_type.family == "temporal":
         # The nanoseconds between two declared microseconds belong to the grid too.
         factor = 1000 if sql_type.text == "TIMESTAMP_NS" else 1
-        found = [steps_of(sql_type, edge) * factor for edge in edges]
-        return [*found[:-1], found[-1] + 1]
+        steps = [steps_of(sql_type, edge) * factor for edge in edges]
+        return [*steps[:-1], steps[-1] + 1]
     numbers = [float(edge) for edge in edges]
     numbers[-1] = math.nextafter(numbers[-1], math.inf)
     if math.isinf(numbers[-1]):

@@ -78,6 +78,7 @@ class Within:
             scale *= 1000 if self.parsed.text == "TIMESTAMP_NS" else 1
             edges = np.asarray(bounds, np.float64)
             low, high = np.rint(histogram.low * scale), np.rint(histogram.high * scale)
+        # Cells and bins cut each other: from here on pieces, each in one cell and in one bin.
         marks = np.unique(np.concatenate([low, high, edges]))
         marks = marks[(marks >= edges[0]) & (marks <= edges[-1])]
         start, end = marks[:-1], marks[1:]
@@ -87,11 +88,12 @@ class Within:
         parts = high - low  # of whole numbers beyond 2^53 some cells have none
         mass = np.where(inside, histogram.counts[cell] * (widths / np.where(parts > 0.0, parts, np.inf)[cell]), 0.0)
         owner = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, edges.size - 2)
-        held = np.bincount(owner, mass, edges.size - 1)
+        masses = np.bincount(owner, mass, edges.size - 1)
         largest = max(abs(float(edges[0])), abs(float(edges[-1])))
+        # In a bin of which the histogram shows nothing, every place is as likely.
         even = end / largest - start / largest
         spread = np.bincount(owner, even, edges.size - 1)
-        mass = np.where(held[owner] > 0.0, mass, even / np.where(spread > 0.0, spread, 1.0)[owner])
+        mass = np.where(masses[owner] > 0.0, mass, even / np.where(spread > 0.0, spread, 1.0)[owner])
         self.start, self.end = start, end
         self.first = np.searchsorted(owner, np.arange(edges.size - 1))
         self.behind = np.append(self.first[1:], start.size)
@@ -132,18 +134,19 @@ class Within:
         ordered = codes[order].astype(np.intp)
         begins = np.searchsorted(ordered, ordered)
         many = np.bincount(ordered, minlength=self.first.size)[ordered]
+        # The values of one bin share its mass out among them, so that they spread as the histogram does.
         share = (np.arange(codes.size) - begins + rng.random(codes.size)) / np.maximum(many, 1)
         low, high = self.sums[self.first[ordered]], self.sums[self.behind[ordered]]
         place = np.searchsorted(self.sums, low + share * (high - low), side="right") - 1
         place = np.clip(place, self.first[ordered], self.behind[ordered] - 1)
         start, width = self.start[place], self.end[place] - self.start[place]
-        found = start + rng.random(codes.size) * width
+        drawn = start + rng.random(codes.size) * width
         if self.whole:
-            found = np.minimum(np.floor(found), np.maximum(self.end[place] - 1.0, start))
+            drawn = np.minimum(np.floor(drawn), np.maximum(self.end[place] - 1.0, start))
         known = self.point[place]
-        found = np.where(np.isnan(known), found, known)
-        result = np.empty_like(found)
-        result[order] = found
+        drawn = np.where(np.isnan(known), drawn, known)
+        result = np.empty_like(drawn)
+        result[order] = drawn
         if self.whole:
             units: IntArray = result.astype(np.int64)
             return units

@@ -70,9 +70,10 @@ class _Part:
         digits = random_integer(bits)
         lows, highs = self.first
         while True:
-            found = bisect_left(lows, digits + 1)
-            if found < len(lows) and (found == 0 or highs[found - 1] <= digits):
-                return found
+            # Certain as soon as the bounds leave one number; else more digits are drawn.
+            drawn = bisect_left(lows, digits + 1)
+            if drawn < len(lows) and (drawn == 0 or highs[drawn - 1] <= digits):
+                return drawn
             digits = digits << bits | random_integer(bits)
             bits *= 2
             lows, highs = self.cumulative(bits)

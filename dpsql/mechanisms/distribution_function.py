@@ -286,21 +286,21 @@ class Sampler:
         far = min(_far(self.cells, self.rows, self._rate), self.rows)
         doubling = [1 << i for i in range(far.bit_length())] + [far << i for i in range(self.rows.bit_length())]
         edges = sorted({0, self.rows, *(edge for edge in doubling if edge < self.rows)})
-        found = [Interval(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-        found.append(Interval(self.rows, None))
+        intervals = [Interval(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        intervals.append(Interval(self.rows, None))
         while True:
-            upper = np.array([self._logarithm(interval) for interval in found])
-            lower = np.array([self._least(interval) for interval in found])
-            weights, held = np.exp(upper - upper.max()), np.exp(lower - upper.max())
-            if weights.sum() <= _SLACK * held.sum():
-                return found
-            position = int(np.argmax(weights - held))
-            interval = found[position]
+            upper = np.array([self._logarithm(interval) for interval in intervals])
+            lower = np.array([self._least(interval) for interval in intervals])
+            weights, least = np.exp(upper - upper.max()), np.exp(lower - upper.max())
+            if weights.sum() <= _SLACK * least.sum():
+                return intervals
+            position = int(np.argmax(weights - least))
+            interval = intervals[position]
             if interval.last not in self._numbers:
                 self.number(interval.last)
                 continue
             middle = (interval.start + interval.last + 1) // 2
-            found[position : position + 1] = [Interval(interval.start, middle), Interval(middle, interval.stop)]
+            intervals[position : position + 1] = [Interval(interval.start, middle), Interval(middle, interval.stop)]
 
     def _logarithm(self, interval: Interval) -> float:
         """Return about the logarithm of the interval's weight in proposals."""

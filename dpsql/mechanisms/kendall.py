@@ -128,5 +128,5 @@ def tau_of_steps(steps: IntArray, rows: int) -> FloatArray:
     >>> tau_of_steps(np.array([3 * FINE, 0]), 6).round(4).tolist()
     [1.0, 0.0]
     """
-    found: FloatArray = (2.0 * steps.astype(np.float64) + 1.0) / (max(rows, 1) * float(FINE))
-    return found
+    tau: FloatArray = (2.0 * steps.astype(np.float64) + 1.0) / (max(rows, 1) * float(FINE))
+    return tau

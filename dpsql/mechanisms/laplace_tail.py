@@ -83,10 +83,10 @@ def _reaches(scale: Fraction, threshold: int, cells: int, probability: Fraction)
     precision = _START
     while True:
         low, high = silence_bounds(scale, threshold, cells, precision)
-        wanted = probability * (1 << precision)
-        if low >= wanted:
+        limit = probability * (1 << precision)
+        if low >= limit:
             return True
-        if high < wanted:
+        if high < limit:
             return False
         precision *= 2
 

@@ -112,19 +112,19 @@ def parts(kind: str, cells: int = 1, numeric: int = 0) -> tuple[Part, ...]:
         return Part("sum", TOP, 1, 1), Part("variance", FINE, 1, 1)
     if numeric > MOST_NUMERIC:
         raise ArgumentError("columns", numeric, f"at most {MOST_NUMERIC} numeric columns at once; name fewer")
-    found = [Part("counts", 2, 1, cells)] if cells > 1 or not numeric else []
+    released = [Part("counts", 2, 1, cells)] if cells > 1 or not numeric else []
     if numeric:
         entries = numeric * (numeric + 1) // 2
-        found += [Part("sums", 2 * TOP, numeric, cells * numeric), Part("moments", TOP * entries, 1, entries)]
-    return tuple(found)
+        released += [Part("sums", 2 * TOP, numeric, cells * numeric), Part("moments", TOP * entries, 1, entries)]
+    return tuple(released)
 
 
-def scales(wanted: Sequence[Part], shares: Sequence[Fraction], epsilon: Fraction, sets: int) -> tuple[Fraction, ...]:
+def scales(released: Sequence[Part], shares: Sequence[Fraction], epsilon: Fraction, sets: int) -> tuple[Fraction, ...]:
     """Return the Laplace scale of every part, so that ``sets`` releases of all of them are epsilon-DP.
 
     Parameters
     ----------
-    wanted : parts
+    released : parts
     shares : sequence of Fraction
         Share of epsilon of each part; they add up to at most 1.
     epsilon : Fraction, > 0
@@ -145,7 +145,7 @@ def scales(wanted: Sequence[Part], shares: Sequence[Fraction], epsilon: Fraction
     >>> [str(scale) for scale in scales(parts("binary"), [Fraction(1)], Fraction(1, 2), 10)]
     ['20']
     """
-    exact = [part.l1 * part.tables * sets / (epsilon * share) for part, share in zip(wanted, shares, strict=True)]
+    exact = [part.l1 * part.tables * sets / (epsilon * share) for part, share in zip(released, shares, strict=True)]
     if max(exact) > MAXIMUM_LAPLACE_SCALE:
         least = max(exact) * epsilon / MAXIMUM_LAPLACE_SCALE
         raise ArgumentError(
@@ -154,7 +154,7 @@ def scales(wanted: Sequence[Part], shares: Sequence[Fraction], epsilon: Fraction
     return tuple(scale_grid(scale) for scale in exact)
 
 
-def events(wanted: Sequence[Part], noise_scales: Sequence[Fraction], sets: int) -> tuple[LaplaceEvent, ...]:
+def events(released: Sequence[Part], noise_scales: Sequence[Fraction], sets: int) -> tuple[LaplaceEvent, ...]:
     """Return what releasing all parts of all sets with these scales does, for the accountant.
 
     Examples
@@ -162,7 +162,7 @@ def events(wanted: Sequence[Part], noise_scales: Sequence[Fraction], sets: int) 
     >>> events(parts("binary"), [Fraction(20)], 10)
     (LaplaceEvent(scale=Fraction(20, 1), l1_sensitivity=1.0, count=10),)
     """
-    pairs = zip(wanted, noise_scales, strict=True)
+    pairs = zip(released, noise_scales, strict=True)
     return tuple(LaplaceEvent(scale, part.l1, part.tables * sets) for part, scale in pairs)
 
 
@@ -219,10 +219,11 @@ def mixed_statistics(counts: IntArray, sums: IntArray | None, products: Sequence
     Privacy: exact, so secret. What may change: head of this file.
     """
     flat = counts.reshape(-1).astype(np.int64)
-    found = [flat]
+    counted = [flat]
     if sums is None or products is None or sums.shape[1] == 0:
-        return found
+        return counted
     rows, totals = int(flat.sum()), [sum(column) for column in sums.T.tolist()]
+    # Sums that may leave 64 bits are Python's integers.
     if rows <= MOST_ROWS:
         centred = (2 * sums - TOP * flat[:, None]).reshape(-1)
     else:
@@ -232,7 +233,7 @@ def mixed_statistics(counts: IntArray, sums: IntArray | None, products: Sequence
         4 * int(product) - 2 * TOP * (totals[i] + totals[j]) + rows * TOP**2
         for (i, j), product in zip(pairs, products, strict=True)
     ]
-    return [*(found if flat.size > 1 else []), centred, clamped(moment // FINE for moment in moments)]
+    return [*(counted if flat.size > 1 else []), centred, clamped(moment // FINE for moment in moments)]
 
 
 def with_noise(statistics: Sequence[IntArray], noise_scales: Sequence[Fraction], sets: int) -> list[IntArray]:

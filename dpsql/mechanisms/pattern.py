@@ -185,7 +185,7 @@ class _Parser:
         """Read a character class."""
         opened = self.at
         self.at += 1
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         if self.text[self.at : self.at + 1] == "^":
             raise self.refuse(self.at, r"an excluding class has no known alphabet: list what is allowed, or write \^")
         while self.at < len(self.text) and self.text[self.at] != "]":
@@ -193,19 +193,19 @@ class _Parser:
             item = self.member()
             nothing_to_span = self.text[self.at : self.at + 1] != "-" or self.text[self.at + 1 : self.at + 2] in ("]", "")
             if nothing_to_span:
-                found += item
+                ranges += item
                 continue
             self.at += 1
             last = self.member()
             if len(item) > 1 or len(last) > 1 or item[0][0] != item[0][1] or last[0][0] != last[0][1] or last[0] < item[0]:
                 raise self.refuse(at, r"a range goes from a character to a later one, as in A-Z; write \- for the character")
-            found.append((item[0][0], last[0][0]))
+            ranges.append((item[0][0], last[0][0]))
         if self.at == len(self.text):
             raise self.refuse(opened, r"the class is not closed by ]; write \[ for the character")
         self.at += 1
-        if not found:
+        if not ranges:
             raise self.refuse(opened, "the class is empty; list what is allowed")
-        return tuple(found)
+        return tuple(ranges)
 
     def member(self) -> Ranges:
         character = self.text[self.at]

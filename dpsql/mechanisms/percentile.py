@@ -83,10 +83,10 @@ def penalties(histogram: IntArray, share: Fraction) -> tuple[npt.NDArray[Any], i
     upto: npt.NDArray[Any] = np.cumsum(histogram)
     if max(int(upto[-1]), 1) * share.denominator >= 2**62:  # bounds all products below, and their differences
         upto = upto.astype(object)
-    wanted = share.numerator * int(upto[-1])
+    target = share.numerator * int(upto[-1])
     below = upto - histogram
-    found = np.maximum(np.maximum(wanted - share.denominator * upto, share.denominator * below - wanted), 0)
-    return found, share.denominator
+    penalty = np.maximum(np.maximum(target - share.denominator * upto, share.denominator * below - target), 0)
+    return penalty, share.denominator
 
 
 def private_percentile(histogram: IntArray, share: Fraction, epsilon: Fraction, sensitivity: Fraction) -> int:

@@ -195,8 +195,8 @@ def keeping(expected: FloatArray, relative: float) -> IntArray:
     """
     shares = expected / expected.sum()
     s = shares if math.isinf(relative) else shares / (shares + relative)
-    found: IntArray = np.clip(np.ceil(s / s.max() * 2**KEEP_BITS), 1, 2**KEEP_BITS).astype(np.int64)
-    return found
+    keep: IntArray = np.clip(np.ceil(s / s.max() * 2**KEEP_BITS), 1, 2**KEEP_BITS).astype(np.int64)
+    return keep
 
 
 def poisson_gamma_prior(epsilon: Fraction, rows: int, expected: FloatArray) -> PoissonGammaPrior:
@@ -266,17 +266,17 @@ def poisson_gamma(counts: IntArray, prior: PoissonGammaPrior, rows: int) -> IntA
     weights, step = integer_weights(counts, prior.strength, prior.draws)
     result = np.zeros(counts.size, dtype=np.int64)
     drawn = np.zeros(counts.size, dtype=np.int64)
-    made, left = 0, rows
+    used, left = 0, rows
     while left:
-        size = min(_BLOCK, 64 + 2 * left, prior.draws - made if step else _BLOCK)
+        size = min(_BLOCK, 64 + 2 * left, prior.draws - used if step else _BLOCK)
         if size <= 0:
             urn = [int(weight) + step * int(count) for weight, count in zip(weights, drawn, strict=True)]
             return result + _one_by_one(urn, step, prior.kept, left)
         cells = urn_sequence(np.cumsum(weights + drawn * step), step, size)
-        taken = np.flatnonzero(uniform_below(1 << KEEP_BITS, size) < prior.kept[cells])[:left]
-        result += np.bincount(cells[taken], minlength=counts.size)
+        accepted = np.flatnonzero(uniform_below(1 << KEEP_BITS, size) < prior.kept[cells])[:left]
+        result += np.bincount(cells[accepted], minlength=counts.size)
         drawn += np.bincount(cells, minlength=counts.size)
-        made, left = made + size, left - taken.size
+        used, left = used + size, left - accepted.size
     return result
 
 

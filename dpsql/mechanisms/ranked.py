@@ -152,12 +152,12 @@ class _Piece:
     width: int
 
 
-def picked(held: Ranked, share: Fraction, edges: Sequence[int], gamma: Fraction, number: Uniform) -> int | None:
+def picked(known: Ranked, share: Fraction, edges: Sequence[int], gamma: Fraction, number: Uniform) -> int | None:
     """Return a private quantile, a unit; None where more rows have to be known for it.
 
     Parameters
     ----------
-    held : Ranked
+    known : Ranked
         Secret.
     share : Fraction, in (0, 1)
         q.
@@ -168,7 +168,7 @@ def picked(held: Ranked, share: Fraction, edges: Sequence[int], gamma: Fraction,
     number : Uniform
         What decides; of this draw alone. After None, the same one goes on.
     """
-    pieces = _pieces(held, share, edges)
+    pieces = _pieces(known, share, edges)
     precision = number.bits + 2 * BITS
     while True:
         low, high = [0], [0]
@@ -197,11 +197,11 @@ def _place(low: list[int], high: list[int], number: Uniform) -> int | None:
     return first if low[first + 1] << number.bits >= most else None
 
 
-def _pieces(held: Ranked, share: Fraction, edges: Sequence[int]) -> list[_Piece]:
+def _pieces(known: Ranked, share: Fraction, edges: Sequence[int]) -> list[_Piece]:
     """Return all units in pieces, in order."""
-    wanted, parts = share.numerator * held.total, share.denominator
-    far = parts * (held.reach or 0)
-    found: list[_Piece] = []
+    target, parts = share.numerator * known.total, share.denominator
+    far = parts * (known.reach or 0)
+    pieces: list[_Piece] = []
     leaf = 0
 
     def add(first: int, behind: int, penalty: int, unknown: bool = False) -> None:
@@ -210,20 +210,20 @@ def _pieces(held: Ranked, share: Fraction, edges: Sequence[int]) -> list[_Piece]
             while edges[leaf + 1] <= first:
                 leaf += 1
             end = min(behind, edges[leaf + 1])
-            found.append(_Piece(first, end - first, penalty, unknown, edges[leaf + 1] - edges[leaf]))
+            pieces.append(_Piece(first, end - first, penalty, unknown, edges[leaf + 1] - edges[leaf]))
             first = end
 
     place, before = 0, 0
-    cells, upto = held.cells.tolist(), held.upto.tolist()
-    if cells and upto[0] > held.rows[0]:  # rows before the first that is known
+    cells, upto = known.cells.tolist(), known.upto.tolist()
+    if cells and upto[0] > known.rows[0]:  # rows before the first that is known
         add(0, cells[0], far, unknown=True)
-        place, before = cells[0], upto[0] - int(held.rows[0])
+        place, before = cells[0], upto[0] - int(known.rows[0])
     for cell, now in zip(cells, upto, strict=True):
-        add(place, cell, abs(wanted - parts * before))
-        add(cell, cell + 1, max(wanted - parts * now, parts * before - wanted, 0))
+        add(place, cell, abs(target - parts * before))
+        add(cell, cell + 1, max(target - parts * now, parts * before - target, 0))
         place, before = cell + 1, now
-    add(place, edges[-1], far if before < held.total else abs(wanted - parts * before), unknown=before < held.total)
-    return found
+    add(place, edges[-1], far if before < known.total else abs(target - parts * before), unknown=before < known.total)
+    return pieces
 
 
 def _weights(pieces: Sequence[_Piece], parts: int, gamma: Fraction, precision: int) -> Iterator[tuple[int, int]]:

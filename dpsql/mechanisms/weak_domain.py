@@ -173,9 +173,9 @@ def _subset(count: int, size: int) -> list[int]:
     moved: dict[int, int] = {}
     chosen = []
     for place in range(count):
-        other = place + integer_below(size - place)
-        chosen.append(moved.get(other, other))
-        moved[other] = moved.get(place, place)
+        partner = place + integer_below(size - place)
+        chosen.append(moved.get(partner, partner))
+        moved[partner] = moved.get(place, place)
     return chosen
 
 
@@ -230,8 +230,9 @@ def release(
     texts, values = counts_of(counts)
     noisy = values + discrete_laplace(exact, values.size)
     kept = np.flatnonzero(noisy >= threshold)
-    found = zip(kept.tolist(), noisy[kept].tolist(), strict=True)
-    result = [(texts[i], weight) for i, weight in found if universe.rank(texts[i]) is not None]
+    reached = zip(kept.tolist(), noisy[kept].tolist(), strict=True)
+    result = [(texts[i], weight) for i, weight in reached if universe.rank(texts[i]) is not None]
+    # What occurs has had its noise; only values that do not occur may be lifted.
     active = set(texts)
     result += [(text, weight) for text, weight in _lifted(universe, exact, threshold) if text not in active]
     result.sort(key=itemgetter(0))

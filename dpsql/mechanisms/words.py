@@ -37,8 +37,8 @@ class Generator(Protocol):
         ...
 
 
-def nth_missing(taken: Sequence[int], index: int) -> int:
-    """Return the ``index``-th of the integers 0, 1, ... that are not in the ascending list ``taken``.
+def nth_missing(used: Sequence[int], index: int) -> int:
+    """Return the ``index``-th of the integers 0, 1, ... that are not in the ascending list ``used``.
 
     Below taken[i] there are taken[i] - i missing ones, which does not decrease in i.
 
@@ -47,7 +47,7 @@ def nth_missing(taken: Sequence[int], index: int) -> int:
     >>> [nth_missing([1, 2, 5], i) for i in range(5)]
     [0, 3, 4, 6, 7]
     """
-    return index + bisect_right(range(len(taken)), index, key=lambda i: taken[i] - i)
+    return index + bisect_right(range(len(used)), index, key=lambda i: used[i] - i)
 
 
 class Listed:
@@ -181,8 +181,8 @@ def _check_separator(words: tuple[str, ...], separator: object) -> None:
         raise ArgumentError("separator", separator, "must be a text of at least one character, e.g. '-'")
     clash = _clash(words, separator)
     if clash is not None:
-        other = next((s for s in SEPARATORS if s != separator and _clash(words, s) is None), None)
-        advice = f"take separator := {other!r}" if other else "take a separator that no word contains"
+        alternative = next((s for s in SEPARATORS if s != separator and _clash(words, s) is None), None)
+        advice = f"take separator := {alternative!r}" if alternative else "take a separator that no word contains"
         raise ArgumentError(
             "separator", separator, f"occurs in the word {clash!r}, so two tuples could give the same text; {advice}"
         )
@@ -241,11 +241,11 @@ class Universe:
                 return place
         if self._generator is None or not isinstance(text, str):
             return None
-        found = self._generator.rank(text)
-        if found is None:
+        rank = self._generator.rank(text)
+        if rank is None:
             return None
-        found += self._first - bisect_right(self._taken, found)
-        return found if found < self._size else None
+        rank += self._first - bisect_right(self._taken, rank)
+        return rank if rank < self._size else None
 
     def unrank(self, index: int) -> str:
         """Return the member at a place."""

@@ -39,8 +39,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def _loaded(name: str) -> Method:
-    module, _, found = _WHERE[name].partition(":")
-    return cast("Method", getattr(import_module(f"dpsql.methods.{module}"), found)())
+    module, _, class_name = _WHERE[name].partition(":")
+    return cast("Method", getattr(import_module(f"dpsql.methods.{module}"), class_name)())
 
 
 def get(name: str) -> Method:

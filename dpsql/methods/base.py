@@ -136,7 +136,7 @@ def with_sets(domain: Domain, sets: int) -> Domain:
     if sets == 1:
         return domain
     name = "set"
-    while name in {fold(other) for other in domain.names}:
+    while name in {fold(column) for column in domain.names}:
         name += "_"
     numbers = tuple(str(i) for i in range(1, sets + 1))
     return Domain((*domain.attributes, Attribute(name, "INTEGER", "categorical", numbers, nullable=False)))

@@ -132,10 +132,10 @@ class LatentClass:
         m = len(domain.attributes)
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
-        given = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
-        weights = (1.0,) if m == 1 else tuple(weight for weight in given if weight > 0.0)
+        singles = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
+        weights = (1.0,) if m == 1 else tuple(weight for weight in singles if weight > 0.0)
         pairs = math.comb(m, 2)
-        cliques = AllCliques(m, [k for k, wanted in ((1, weights), (2, pairs)) if wanted])
+        cliques = AllCliques(m, [k for k, used in ((1, weights), (2, pairs)) if used])
         notes: tuple[str, ...] = ()
         if pairs >= _MANY_PAIRS:
             notes = (
@@ -174,10 +174,10 @@ class LatentClass:
         Privacy: post-processing.
         """
         chosen = self._checked(options)
-        given = targets(statistics)
+        noisy = targets(statistics)
         with one_blas_thread():
-            mixture = _fitted(given, chosen)
-        return LatentClassModel(given.sizes, round(given.rows), mixture)
+            mixture = _fitted(noisy, chosen)
+        return LatentClassModel(noisy.sizes, round(noisy.rows), mixture)
 
     def total(self, model: LatentClassModel) -> int:
         """Return the number of rows that the statistics suggest, at least 0."""
@@ -192,11 +192,11 @@ class LatentClass:
         chosen = {**self.options, **options}
         columns = sum(sizes)
         strength = measured / (5.5 * max(len(sizes) * (len(sizes) - 1) / 2.0, 1.0) ** 0.5) or 1000.0
-        wanted = schedule(sizes, strength, chosen)
-        fit = fit_seconds(columns, wanted.classes, wanted.steps, wanted.starts)
-        fit += fit_seconds(columns, min(wanted.classes, _HALF_CLASSES), wanted.steps, 1)
+        effort = schedule(sizes, strength, chosen)
+        fit = fit_seconds(columns, effort.classes, effort.steps, effort.starts)
+        fit += fit_seconds(columns, min(effort.classes, _HALF_CLASSES), effort.steps, 1)
         draw, drawn = forecast_draw(sizes, rows)
-        return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * wanted.classes), drawn)
+        return fit + draw, max(1e-6 * (80.0 * columns**2 + 60.0 * columns * effort.classes), drawn)
 
     def sample(self, model: LatentClassModel, rows: int, rng: np.random.Generator) -> Iterator[CodeArray]:
         """Yield blocks of rows.
@@ -261,18 +261,18 @@ def _coarse_pairs(domain: Domain) -> tuple[Clique, ...]:
     )
 
 
-def _fitted(given: Targets, chosen: Mapping[str, Any]) -> Mixture:
+def _fitted(noisy: Targets, chosen: Mapping[str, Any]) -> Mixture:
     """Fit from several starts and average. Independent columns where no two-way table was measured."""
-    if given.strength == 0.0:
-        return Mixture(np.ones(1), given.one_way[:, None])
-    wanted, pull = schedule(given.sizes, given.strength, chosen), float(chosen["pull"])
+    if noisy.strength == 0.0:
+        return Mixture(np.ones(1), noisy.one_way[:, None])
+    effort, pull = schedule(noisy.sizes, noisy.strength, chosen), float(chosen["pull"])
     # Classes that are asked for in number are not tied to the values of a column.
-    key = find_key(given, most_keys(sum(given.sizes), wanted)) if chosen["classes"] == "auto" else None
+    key = find_key(noisy, most_keys(sum(noisy.sizes), effort)) if chosen["classes"] == "auto" else None
     if key is None:
         # The halves know nothing of coarse tables, and a stronger pull would lose the weak trends that these are there for.
-        factor = 1.0 if given.groups.size else pull_factor(given, min(wanted.classes, _HALF_CLASSES), wanted.steps)
+        factor = 1.0 if noisy.groups.size else pull_factor(noisy, min(effort.classes, _HALF_CLASSES), effort.steps)
         if factor == APART:
-            return fit_from_starts(given, classes=1, steps=wanted.steps, starts=1)
+            return fit_from_starts(noisy, classes=1, steps=effort.steps, starts=1)
         pull *= factor
-        return fit_from_starts(given, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)
-    return fit_with_key(given, key, classes=wanted.classes, steps=wanted.steps, starts=wanted.starts, pull=pull)
+        return fit_from_starts(noisy, classes=effort.classes, steps=effort.steps, starts=effort.starts, pull=pull)
+    return fit_with_key(noisy, key, classes=effort.classes, steps=effort.steps, starts=effort.starts, pull=pull)

@@ -10,7 +10,7 @@ import numpy as np
 from dpsql.errors import ArgumentError
 
 
-def chosen_options(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def chosen_options(known: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a method's options, the defaults filled in.
 
     Parameters
@@ -28,10 +28,10 @@ def chosen_options(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     >>> chosen_options({"classes": "auto", "pull": 1.0}, {"pull": 2.0})
     {'classes': 'auto', 'pull': 2.0}
     """
-    for option in given:
+    for option in options:
         if option not in known:
             raise ArgumentError("options", option, f"not an option; there are {', '.join(map(repr, known))}")
-    return {**known, **given}
+    return {**known, **options}
 
 
 def check_choices(chosen: Mapping[str, Any], allowed: Mapping[str, Iterable[str]]) -> None:

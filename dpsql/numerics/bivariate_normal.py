@@ -215,8 +215,8 @@ def latent_correlation(share_a: npt.ArrayLike, share_b: npt.ArrayLike, share_bot
     >>> float(latent_correlation(0.5, 0.5, 1 / 3).round(10))
     0.5
     """
-    given = (np.asarray(x, float) for x in (share_a, share_b, share_both))
-    a, b, both = np.broadcast_arrays(*given)
+    shares = (np.asarray(x, float) for x in (share_a, share_b, share_both))
+    a, b, both = np.broadcast_arrays(*shares)
     if np.isnan(both).any() or not ((a >= 0.0) & (a <= 1.0) & (b >= 0.0) & (b <= 1.0)).all():
         raise ArgumentError("share_a, share_b, share_both", "NaN or outside [0, 1]", "shares lie in [0, 1]")
     flat = [x.ravel() for x in (a, b, both)]

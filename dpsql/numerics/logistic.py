@@ -45,8 +45,8 @@ def _chances(scores: FloatArray) -> FloatArray:
     if powers.shape[1] == 1:
         second = powers / (1 + powers)
         return np.hstack([1 - second, second])
-    found: FloatArray = powers / (powers @ np.ones((powers.shape[1], 1)))
-    return found
+    chances: FloatArray = powers / (powers @ np.ones((powers.shape[1], 1)))
+    return chances
 
 
 def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, steps: int = STEPS) -> Fit:
@@ -77,15 +77,15 @@ def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, step
 
     rows, width = features.shape
     columns = count if count > 2 else 1
-    wanted = np.zeros((rows, count))
-    wanted[np.arange(rows), classes] = 1.0
+    observed = np.zeros((rows, count))
+    observed[np.arange(rows), classes] = 1.0
     across = features.T.tocsr() if hasattr(features, "tocsr") else features.T
 
     @multiplies
     def loss(flat: FloatArray) -> tuple[float, FloatArray]:
         weights, offsets = flat[: width * columns].reshape(width, columns), flat[width * columns :]
         chances = _chances(np.asarray(features @ weights) + offsets)
-        missed = (chances - wanted)[:, -columns:]
+        missed = (chances - observed)[:, -columns:]
         likelihood = float(np.log(np.maximum(chances[np.arange(rows), classes], 1e-300)).sum())
         slope = np.asarray(across @ missed) + ridge * weights
         return ridge / 2 * float(np.vdot(weights, weights)) - likelihood, np.append(slope.ravel(), missed.sum(axis=0))
@@ -93,7 +93,7 @@ def fit(features: Any, classes: IntArray, count: int, ridge: float = RIDGE, step
     shares = np.log(np.bincount(classes, minlength=count) + 0.5)
     first = shares - shares.mean() if columns > 1 else shares[1:] - shares[:1]
     start = np.append(np.zeros(width * columns), first)
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "ftol": _NEAR})
-    flat = np.asarray(found.x, dtype=np.float64)
+    minimum = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "ftol": _NEAR})
+    flat = np.asarray(minimum.x, dtype=np.float64)
     flat = flat if np.isfinite(flat).all() else start
     return Fit(flat[: width * columns].reshape(width, columns), flat[width * columns :])

@@ -51,12 +51,12 @@ class _Spectrum:
 
 
 def _checked(matrix: npt.ArrayLike) -> FloatArray:
-    given = np.array(matrix, dtype=float)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
-        raise ArgumentError("matrix", given.shape, "a square matrix with at least one row")
-    if not np.isfinite(given).all():
+    values = np.array(matrix, dtype=float)
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or values.shape[0] == 0:
+        raise ArgumentError("matrix", values.shape, "a square matrix with at least one row")
+    if not np.isfinite(values).all():
         raise ArgumentError("matrix", "NaN or infinite entries", "finite entries; replace the others first, by 0 say")
-    symmetric: FloatArray = 0.5 * (given + given.T)
+    symmetric: FloatArray = 0.5 * (values + values.T)
     return symmetric
 
 
@@ -87,18 +87,18 @@ def _hessian(spectrum: _Spectrum) -> tuple[Callable[[FloatArray], FloatArray], F
     few_positive = positive.shape[1] <= negative.shape[1]
     lead = positive if few_positive else negative
     mixed = ratio if few_positive else 1.0 - ratio.T
-    other = negative if few_positive else positive
+    rest = negative if few_positive else positive
 
     @multiplies
     def group(h: FloatArray) -> FloatArray:
         """Sum up the part in which at least one eigenvalue belongs to the leading group, Omega being 1 in it."""
         scaled = h.astype(lower)[:, None] * lead
         inner = lead.T @ scaled
-        cross = mixed * (scaled.T @ other)
-        total: FloatArray = np.einsum("ij,ij->i", lead @ inner + 2.0 * (other @ cross.T), lead)
+        cross = mixed * (scaled.T @ rest)
+        total: FloatArray = np.einsum("ij,ij->i", lead @ inner + 2.0 * (rest @ cross.T), lead)
         return total.astype(float)
 
-    square_lead, square_other = lead * lead, other * other
+    square_lead, square_other = lead * lead, rest * rest
     diagonal = np.square(square_lead.sum(1, dtype=float))
     diagonal = diagonal + 2.0 * np.einsum("ij,ij->i", square_lead @ mixed, square_other).astype(float)
     if few_positive:
@@ -215,14 +215,14 @@ def nearest_correlation(matrix: npt.ArrayLike, *, tolerance: float = 1e-10) -> F
            [0.7607, 1.    , 0.7607],
            [0.1573, 0.7607, 1.    ]])
     """
-    given = _checked(matrix)
-    if given.shape[0] == 1:
+    symmetric = _checked(matrix)
+    if symmetric.shape[0] == 1:
         return np.ones((1, 1))
-    if len(given) < _LARGE:
-        result = _solved(given, tolerance, lambda function, *arguments: function(*arguments))
+    if len(symmetric) < _LARGE:
+        result = _solved(symmetric, tolerance, lambda function, *arguments: function(*arguments))
     else:
         with Workers(1) as worker:
-            result = _solved(given, tolerance, worker.run)
+            result = _solved(symmetric, tolerance, worker.run)
     split = int(np.searchsorted(result.values, 0.0, side="right"))
     root = result.vectors[:, split:] * np.sqrt(result.values[split:])
     return _unit_diagonal(root @ root.T)
@@ -269,8 +269,8 @@ def lift_spectrum(matrix: npt.ArrayLike, *, floor: float = 1e-8) -> FloatArray:
     """
     if not 0.0 < floor <= 1.0:
         raise ArgumentError("floor", floor, "a number in (0, 1], such as 1e-8")
-    given = _checked(matrix)
+    symmetric = _checked(matrix)
     with Workers(1) as worker:
-        values, vectors = worker.run(partial(linalg.eigh, given, driver="evd", check_finite=False))
+        values, vectors = worker.run(partial(linalg.eigh, symmetric, driver="evd", check_finite=False))
         root = vectors * np.sqrt(np.maximum(values, floor))
     return _unit_diagonal(root @ root.T)

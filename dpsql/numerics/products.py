@@ -34,8 +34,8 @@ def multiplies(function: Callable[P, T]) -> Callable[P, T]:
     """
 
     @functools.wraps(function)
-    def run(*given: P.args, **named: P.kwargs) -> T:
+    def run(*arguments: P.args, **named: P.kwargs) -> T:
         with np.errstate(invalid="ignore", over="ignore"):
-            return function(*given, **named)
+            return function(*arguments, **named)
 
     return run

@@ -112,9 +112,9 @@ def _series(of: Chart, groups: list[int], low: float, high: float) -> str:
         body.append(svg.label_at(left - 5, y(at) + 3.5, shown, "end"))
     known = [(left + wide * float(place), i) for place, i in zip(axis.edges, groups, strict=True)]
     finite = np.isfinite(of.values) & np.isfinite(of.low) & np.isfinite(of.high)
-    for found, run in itertools.groupby(known, key=lambda one: bool(finite[one[1]])):
+    for drawable, run in itertools.groupby(known, key=lambda one: bool(finite[one[1]])):
         points = list(run)
-        if not found:
+        if not drawable:
             continue
         above = [f"{x:.1f},{y(float(of.high[i]))}" for x, i in points]
         below = [f"{x:.1f},{y(float(of.low[i]))}" for x, i in reversed(points)]

@@ -60,10 +60,10 @@ class CrossTable:
 
 def cross_tables(measured: Measured, domain: Domain, raw: Mapping[Clique, FloatArray]) -> list[CrossTable]:
     """Return the released tables of two and three columns; none where they are many."""
-    wanted = [clique for clique in measured.tables if len(clique) in (2, 3)]
-    if not wanted or len(wanted) > MOST_TABLES or len(wanted) < sum(len(clique) > 1 for clique in measured.tables):
+    cliques = [clique for clique in measured.tables if len(clique) in (2, 3)]
+    if not cliques or len(cliques) > MOST_TABLES or len(cliques) < sum(len(clique) > 1 for clique in measured.tables):
         return []
-    return [_cross_table(measured, domain, clique, raw.get(clique)) for clique in wanted]
+    return [_cross_table(measured, domain, clique, raw.get(clique)) for clique in cliques]
 
 
 def _cross_table(measured: Measured, domain: Domain, clique: Clique, raw: FloatArray | None) -> CrossTable:
@@ -77,6 +77,7 @@ def _cross_table(measured: Measured, domain: Domain, clique: Clique, raw: FloatA
         return grouping(domain.attributes[order[axis]], weights, room, ranked=True)
 
     rooms = [_DOWN] if len(order) == 2 else [_DOWN // min(_BETWEEN, domain.sizes[order[1]]), _BETWEEN]
+    # As many values across as have room for their heads.
     across = (shown(len(order) - 1, room) for room in range(_ACROSS, 1, -1))
     fitting = next((group for group in across if sum(map(_head_width, group.labels)) <= _WIDEST), shown(len(order) - 1, 2))
     groups = [*(shown(axis, room) for axis, room in enumerate(rooms)), fitting]
@@ -116,13 +117,13 @@ def _head_width(head: str) -> float:
 
 def _note(measured: Measured, clique: Clique, groups: Sequence[Grouping]) -> str:
     deviation, laplace = measured.deviations.get(clique), measured.laplace.get(clique)
-    said = "What was released are no counts with noise of a known size on each."
+    sentence = "What was released are no counts with noise of a known size on each."
     if deviation is not None:
         width, most = number(half_width(deviation, laplace), 3), int(np.prod([int(group.merged.max()) for group in groups]))
-        said = "Every cell has noise, so a count may be negative. In 95 of 100 cases it is within "
-        said += f"±\N{NO-BREAK SPACE}{width} of the exact one"
+        sentence = "Every cell has noise, so a count may be negative. In 95 of 100 cases it is within "
+        sentence += f"±\N{NO-BREAK SPACE}{width} of the exact one"
         if most > 1:
             widest = number(half_width(deviation, None, most), 3)
-            said += f"; lines and columns that stand for several values have more noise, up to ±\N{NO-BREAK SPACE}{widest}"
-        said += "."
-    return said + " Values are ordered by their counts, bins by size. The darker a cell, the larger the count."
+            sentence += f"; lines and columns that stand for several values have more noise, up to ±\N{NO-BREAK SPACE}{widest}"
+        sentence += "."
+    return sentence + " Values are ordered by their counts, bins by size. The darker a cell, the larger the count."

@@ -79,8 +79,8 @@ def strength(
 
     Examples
     --------
-    >>> found = strength(np.array([[50.0, 0.0], [0.0, 50.0]]), np.full(2, 0.5), np.full(2, 0.5), 0.0)
-    >>> found.value, found.noise
+    >>> dependence = strength(np.array([[50.0, 0.0], [0.0, 50.0]]), np.full(2, 0.5), np.full(2, 0.5), 0.0)
+    >>> dependence.value, dependence.noise
     (1.0, 0.0)
     """
     n = float(table.sum())
@@ -128,12 +128,12 @@ def _centred(by_share: FloatArray, shares: FloatArray) -> FloatArray:
     return np.divide(by_share, shares, out=np.zeros_like(by_share), where=shares > 0) - float(by_share.sum())
 
 
-def bands(found: Sequence[Strength]) -> tuple[FloatArray, FloatArray]:
+def bands(strengths: Sequence[Strength]) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the 95 % bands: which V the exact table can have, given the known noise.
 
     Returns
     -------
-    low, high : arrays of the length of ``found``; NaN without noise of a known size
+    low, high : arrays of the length of ``strengths``; NaN without noise of a known size
         Those V under which a statistic as large (as small) as the one found has a probability of 2.5 %: the noncentral chi-square
         law is inverted. About 95 % of bands hold the V of the exact table with cells weighted alike: 94 to 100 % in tables from
         2 x 2 to 11 x 300, fewer where strong dependence meets a column most of whose values are rarer than the noise on their sums.
@@ -145,7 +145,7 @@ def bands(found: Sequence[Strength]) -> tuple[FloatArray, FloatArray]:
     ([0.0809, 0.0, nan], [0.1201, 0.0266, nan])
     """
     statistic, freedom, unit = (
-        np.asarray([getattr(s, name) for s in found], dtype=np.float64) for name in ("statistic", "freedom", "unit")
+        np.asarray([getattr(s, name) for s in strengths], dtype=np.float64) for name in ("statistic", "freedom", "unit")
     )
     low, high = (
         np.where(unit > 0, np.minimum(np.sqrt(unit * _noncentrality(statistic, freedom, probability)), 1.0), np.nan)
@@ -172,31 +172,31 @@ def _noncentrality(statistic: FloatArray, freedom: FloatArray, probability: floa
 
 def margins_of(measured: Measured, attributes: int) -> list[tuple[FloatArray, float] | None]:
     """Return each attribute's own released one-way table as shares, and the noise on its counts; None where none was released."""
-    found: list[tuple[FloatArray, float] | None] = []
+    margins: list[tuple[FloatArray, float] | None] = []
     for i in range(attributes):
         table = measured.tables.get((i,))
         kept = None if table is None else np.maximum(table, 0.0)
         known = kept is not None and kept.sum() > 0
-        found.append((kept / kept.sum(), measured.deviations.get((i,)) or 0.0) if kept is not None and known else None)
-    return found
+        margins.append((kept / kept.sum(), measured.deviations.get((i,)) or 0.0) if kept is not None and known else None)
+    return margins
 
 
 def pair_tables(measured: Measured) -> Mapping[Clique, tuple[FloatArray, float]]:
     """Return the released two-way tables and their noise; those of three columns and more are summed where there is no other."""
-    found: dict[Clique, tuple[FloatArray, float]] = {}
+    tables: dict[Clique, tuple[FloatArray, float]] = {}
     for clique in sorted(measured.tables, key=len):
         if len(clique) < 2:
             continue
         table, deviation = measured.tables[clique], measured.deviations.get(clique) or 0.0
         for pair in itertools.combinations(range(len(clique)), 2):
             key = tuple(clique[i] for i in pair)
-            if key in found or len(clique) > 3 and len(measured.tables) > 1:
+            if key in tables or len(clique) > 3 and len(measured.tables) > 1:
                 continue
             axes = tuple(i for i in range(len(clique)) if i not in pair)
             summed = table.sum(axis=axes) if axes else table
             if summed.size <= LARGE:
-                found[key] = (summed, deviation * math.sqrt(table.size / summed.size))
-    return found
+                tables[key] = (summed, deviation * math.sqrt(table.size / summed.size))
+    return tables
 
 
 def shares_of(table: FloatArray, axis: int) -> FloatArray:
@@ -209,14 +209,14 @@ def shares_of(table: FloatArray, axis: int) -> FloatArray:
 def released_strengths(measured: Measured, attributes: int) -> dict[Clique, Strength]:
     """Return the dependence of every released pair."""
     own = margins_of(measured, attributes)
-    found: dict[Clique, Strength] = {}
+    strengths: dict[Clique, Strength] = {}
     for pair, (table, deviation) in pair_tables(measured).items():
         shares, noises = [], []
         for axis, known in enumerate((own[pair[0]], own[pair[1]])):
             shares.append(shares_of(table, axis) if known is None else known[0])
             noises.append(None if known is None else known[1])
-        found[pair] = strength(table, shares[0], shares[1], deviation, None, (noises[0], noises[1]))
-    return found
+        strengths[pair] = strength(table, shares[0], shares[1], deviation, None, (noises[0], noises[1]))
+    return strengths
 
 
 def plain_strength(table: FloatArray, like: float = 0.0) -> Strength:
@@ -244,19 +244,19 @@ def most_dependent(strengths: Mapping[Clique, Strength], attributes: int, most: 
 
 def matrix(strengths: Mapping[Clique, Strength], chosen: Sequence[int]) -> FloatArray:
     """Return the symmetric matrix over the chosen columns: 0 where it cannot be told from noise, NaN where it is not known."""
-    found = np.full((len(chosen), len(chosen)), np.nan)
+    values = np.full((len(chosen), len(chosen)), np.nan)
     for a, b in itertools.combinations(range(len(chosen)), 2):
         pair = strengths.get((chosen[a], chosen[b]))
         if pair is not None:
-            found[a, b] = found[b, a] = pair.value if pair.told_apart else 0.0
-    return found
+            values[a, b] = values[b, a] = pair.value if pair.told_apart else 0.0
+    return values
 
 
 def band_matrices(strengths: Mapping[Clique, Strength], chosen: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the bands of the chosen columns' pairs as symmetric matrices, NaN where there is none."""
     ends = np.full((2, len(chosen), len(chosen)), np.nan)
     places = [(a, b) for a, b in itertools.combinations(range(len(chosen)), 2) if (chosen[a], chosen[b]) in strengths]
-    for end, found in zip(ends, bands([strengths[(chosen[a], chosen[b])] for a, b in places]), strict=True):
-        for (a, b), value in zip(places, found.tolist(), strict=True):
+    for end, band in zip(ends, bands([strengths[(chosen[a], chosen[b])] for a, b in places]), strict=True):
+        for (a, b), value in zip(places, band.tolist(), strict=True):
             end[a, b] = end[b, a] = value
     return ends[0], ends[1]

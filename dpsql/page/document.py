@@ -48,12 +48,12 @@ def page(content: Content) -> str:
     """
     name = str(content.manifest["release"])
     open_, compared = _Sections(content), content.comparison is not None
-    said = [
+    listed = [
         open_.answer(), open_.cost(), open_.guarantee(), open_.accuracy(), *open_.linked(), open_.tables(), open_.distributions(),
         open_.values(), open_.dependence(), open_.lists(), open_.comparison(), open_.provenance(),
     ]
-    links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in said if body)
-    sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in said if body)
+    links = "".join(f'<a href="#{key}">{text(title)}</a>' for key, title, body in listed if body)
+    sections = "".join(section(title, body, key=key, private=not compared) for key, title, body in listed if body)
     banner = (
         f'<div class="banner" role="alert">{WARNING} This page shows figures of the protected table itself.</div>'
         if compared
@@ -92,11 +92,11 @@ def _header(content: Content) -> str:
         (str(len(content.domain.rows)), "column" if len(content.domain.rows) == 1 else "columns"),
     ]
     shown = "".join(f'<div class="tile"><b>{text(value)}</b><span>{text(about)}</span></div>' for value, about in tiles)
-    made = _MADE.get(str(manifest["operation"]), str(manifest["operation"]))
+    origin = _MADE.get(str(manifest["operation"]), str(manifest["operation"]))
     how = f" by the method {content.method}" if content.method else ""
-    lead = f"{made}{how}, from {manifest['source']}, released {str(manifest['created'])[:10]}"
+    lead = f"{origin}{how}, from {manifest['source']}, released {str(manifest['created'])[:10]}"
     if content.answer is not None:
-        lead = f"{made}: {content.answer.rows}. Released {str(manifest['created'])[:10]} as {manifest['release']}"
+        lead = f"{origin}: {content.answer.rows}. Released {str(manifest['created'])[:10]} as {manifest['release']}"
     return (
         f'<header><p class="kicker">Differentially private release</p><h1>{text(_title(content))}</h1>'
         f'<p class="lead">{text(lead)}</p>'
@@ -108,11 +108,11 @@ def _title(content: Content) -> str:
     return str(content.manifest["release"]) if content.answer is None else content.answer.question
 
 
-def _tiles_of_answer(found: Answer) -> list[tuple[str, str]]:
-    rows = len(found.listing.rows)
-    if found.listing.head[0] == "":  # no groups: a line an aggregate
+def _tiles_of_answer(answer: Answer) -> list[tuple[str, str]]:
+    rows = len(answer.listing.rows)
+    if answer.listing.head[0] == "":  # no groups: a line an aggregate
         return [(str(rows), "number" if rows == 1 else "numbers")]
-    return [(f"{found.groups:,}", "group" if found.groups == 1 else "groups")]
+    return [(f"{answer.groups:,}", "group" if answer.groups == 1 else "groups")]
 
 
 def _counted_things(content: Content) -> str:
@@ -126,8 +126,8 @@ def _footer(content: Content) -> str:
     versions = content.manifest["versions"]
     compared = content.comparison is not None
     last = WARNING if compared else "Nothing on this page was computed from the protected table except the release itself."
-    made = f"Made by dpsql {versions['dpsql']}. {last}"
-    return f"<footer>{text(made)}</footer>"
+    line = f"Made by dpsql {versions['dpsql']}. {last}"
+    return f"<footer>{text(line)}</footer>"
 
 
 class _Sections:
@@ -139,11 +139,11 @@ class _Sections:
 
     def answer(self) -> tuple[str, str, str]:
         """Show the answer of a query, and how it came about."""
-        found = self.content.answer
-        if found is None:
+        answer = self.content.answer
+        if answer is None:
             return "answer", "", ""
-        how = "<h3>How it came about</h3>" + answers.explanation(found)
-        return "answer", "The answer", answers.section(found) + how
+        how = "<h3>How it came about</h3>" + answers.explanation(answer)
+        return "answer", "The answer", answers.section(answer) + how
 
     def cost(self) -> tuple[str, str, str]:
         """Say what was measured, and what it cost."""
@@ -181,8 +181,8 @@ class _Sections:
         if self.content.linked is not None:
             alone = manifest["privacy_unit"] is None
             unit += " with all rows of the linked tables that belong to it" if alone else " in all linked tables"
-        said = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
-        body = paragraphs(*said, words.over_all(self.content.budget))
+        promise = words.promise(float(charge["epsilon"]), float(charge["delta"]), str(manifest["neighbors"]), unit)
+        body = paragraphs(*promise, words.over_all(self.content.budget))
         if self.content.synthetic_rows is not None:
             body += paragraphs(words.synthetic_rows())
         body += (
@@ -205,35 +205,35 @@ class _Sections:
         """Say how exact the numbers are."""
         counted = self.content.counted
         if self.content.answer is not None:
-            said = (
+            explanation = (
                 "The noise was drawn from a known distribution, so its errors are known without looking at the data: beside each "
                 "number of the answer is where it lies without its noise, in 95 of 100 cases. The same noise is on large groups "
                 "and small ones, so large ones are relatively more exact. Rows left out and values moved to a bound are not in "
                 "the intervals."
             )
-            return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+            return "accuracy", "How exact the numbers are", paragraphs(explanation, counted or "")
         if self.content.linked is not None:
-            said = (
+            explanation = (
                 "The noise was drawn from a known distribution, so its errors are known without looking at the data. For each "
                 "table, below, is said how far a released number of units is from the one that was counted, on average and in 95 "
                 "of 100 cases, and how far the synthetic tables are from the released ones. A distance is the share of units in a "
                 "wrong cell; what the noise alone would make of it stands beside it. A synthetic table that is nearer to the "
                 "released ones than that has left out much of their noise; one that is farther has lost some of what was measured."
             )
-            return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+            return "accuracy", "How exact the numbers are", paragraphs(explanation, counted or "")
         true = "the true one" if counted is None else "the exact number of what was counted"
-        said = (
+        explanation = (
             "The noise was drawn from a known distribution, so its errors are known without looking at the data: the table above "
             f"says how far a released count is from {true} on average, and in 95 of 100 cases. In the charts these are the "
             "vertical or horizontal lines. The same noise is on large counts and small ones, so large ones are relatively more "
             "exact."
         )
         if not any(column.half_width is not None for column in self.content.columns):
-            said = (
+            explanation = (
                 "What was released here are not plain counts with noise of a known size on each, so the charts carry no error "
                 "bands. What is known of the method's errors is said above, under measurements and notes."
             )
-        return "accuracy", "How exact the numbers are", paragraphs(said, counted or "")
+        return "accuracy", "How exact the numbers are", paragraphs(explanation, counted or "")
 
     def linked(self) -> list[tuple[str, str, str]]:
         """Show linked tables one by one, and their links."""
@@ -241,8 +241,8 @@ class _Sections:
 
     def tables(self) -> tuple[str, str, str]:
         """Show what was released as cross-tables."""
-        found = self.content.tables
-        return "tables", "The cross-table" if len(found) == 1 else "The cross-tables", "".join(map(parts.cross_table, found))
+        tables = self.content.tables
+        return "tables", "The cross-table" if len(tables) == 1 else "The cross-tables", "".join(map(parts.cross_table, tables))
 
     def distributions(self) -> tuple[str, str, str]:
         """Show one chart a column."""
@@ -277,14 +277,14 @@ class _Sections:
 
     def comparison(self) -> tuple[str, str, str]:
         """Show what only the custodian may see."""
-        found = self.content.comparison
-        if found is None:
+        comparison = self.content.comparison
+        if comparison is None:
             return "comparison", "", ""
         warning = f"<p><strong>{WARNING}</strong> Computed from the protected table, without noise.</p>"
         return (
             "comparison",
             "Comparison with the protected table",
-            warning + paragraphs(*found.notes) + "".join(map(parts.listing, found.listings)),
+            warning + paragraphs(*comparison.notes) + "".join(map(parts.listing, comparison.listings)),
         )
 
     def provenance(self) -> tuple[str, str, str]:

@@ -212,8 +212,8 @@ def grouping(attribute: Attribute, weights: FloatArray | None, most: int = MAX_B
 
     Examples
     --------
-    >>> found = grouping(Attribute("a", "INTEGER", "numeric", edges=tuple(range(101)), nullable=False), None)
-    >>> len(found.labels), found.labels[0], found.labels[-1]
+    >>> groups = grouping(Attribute("a", "INTEGER", "numeric", edges=tuple(range(101)), nullable=False), None)
+    >>> len(groups.labels), groups.labels[0], groups.labels[-1]
     (34, '[0, 3)', '[99, 100]')
     """
     texts, size, values = label_texts(attribute), attribute.size, attribute.values
@@ -224,6 +224,7 @@ def grouping(attribute: Attribute, weights: FloatArray | None, most: int = MAX_B
         labels = [f"{texts[g[0]].split(', ')[0]}, {texts[g[-1]].split(', ')[1]}" for g in groups]
         edges = cast("tuple[float, ...] | tuple[str, ...]", (*attribute.edges[:-1:step], attribute.edges[-1]))
         return Grouping(labels + texts[values:], groups + special, edges, 0, len(special))
+    # Categories keep their declared order as long as all of them have a bar.
     order = np.arange(values)
     if weights is not None and (ranked or size > most):
         order = np.argsort(-weights[:values], kind="stable")

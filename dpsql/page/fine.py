@@ -76,8 +76,8 @@ def cuts(attribute: Attribute) -> Cuts | None:
 
     Examples
     --------
-    >>> found = cuts(Attribute("age", "INTEGER", "numeric", edges=(0.0, 2.0, 5.0), nullable=False))
-    >>> found.attribute.edges, found.texts, found.bins.tolist()
+    >>> cut = cuts(Attribute("age", "INTEGER", "numeric", edges=(0.0, 2.0, 5.0), nullable=False))
+    >>> cut.attribute.edges, cut.texts, cut.bins.tolist()
     ((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 5.5), ('0', '1', '2', '3', '4', '5', '6'), [0.0, 0.3333333333333333, 1.0])
     """
     if attribute.kind == "categorical":
@@ -85,24 +85,24 @@ def cuts(attribute: Attribute) -> Cuts | None:
     parsed, parts = sqltypes.parse(attribute.sql_type), max(1, CUTS // attribute.values)
     try:
         if attribute.kind == "temporal":
-            found = _of_times(attribute, parsed, parts)
+            cut = _of_times(attribute, parsed, parts)
         else:
-            found = _of_whole(attribute, parsed, parts) if parsed.family == "integer" else _of_numbers(attribute, parts)
+            cut = _of_whole(attribute, parsed, parts) if parsed.family == "integer" else _of_numbers(attribute, parts)
     except (OverflowError, ValueError):  # a time beyond the last that can be written
         return None
-    if found is None or (len(found.texts) - 1 <= attribute.values and attribute.values <= MAX_BARS):
+    if cut is None or (len(cut.texts) - 1 <= attribute.values and attribute.values <= MAX_BARS):
         return None
-    return found
+    return cut
 
 
 def _of_numbers(attribute: Attribute, parts: int) -> Cuts:
     edges = np.asarray([float(edge) for edge in attribute.edges])
     axis = axis_of(edges.tolist())
-    found = [edges[0]]
+    ends = [edges[0]]
     for low, high, first, last in zip(edges[:-1], edges[1:], axis.edges[:-1], axis.edges[1:], strict=True):
         inner = axis.scale.numbers(np.linspace(first, last, parts + 1)[1:-1])
-        found += [*(x for x in np.unique(inner) if low < x < high), high]
-    fine = np.asarray(found)
+        ends += [*(x for x in np.unique(inner) if low < x < high), high]
+    fine = np.asarray(ends)
     numbers = tuple(float(x) for x in fine)
     return Cuts(replace(attribute, edges=numbers), tuple(f"{x:.6g}" for x in numbers), axis.scale.places(fine), axis.edges, axis)
 
@@ -163,11 +163,11 @@ def densities(counts: FloatArray, edges: FloatArray) -> FloatArray | None:
     >>> densities(np.array([3.0, 1.0]), np.array([0.0, 0.5, 1.0])).tolist()
     [0.015, 0.005]
     """
-    there = np.maximum(counts, 0.0)
-    if not there.sum():
+    rows = np.maximum(counts, 0.0)
+    if not rows.sum():
         return None
-    found: FloatArray = there / there.sum() / np.maximum(np.diff(edges), _THINNEST) / 100
-    return found
+    density: FloatArray = rows / rows.sum() / np.maximum(np.diff(edges), _THINNEST) / 100
+    return density
 
 
 def merged(of: Fine, most: int) -> list[tuple[str, list[float | None]]]:

@@ -26,9 +26,9 @@ _ROWS = (
 def sections(of: LinkedTables) -> list[tuple[str, str, str]]:
     """Return the sections as (key, title, HTML), the overview first."""
     counts = _ROWS if of.independent else _WEIGHTS
-    found = [("database", "The synthetic database", paragraphs(*of.about) + parts.listing(of.listing) + paragraphs(counts))]
-    found += [(f"table-{number}", f"Table {table.name}", _table(table)) for number, table in enumerate(of.tables, 1)]
-    return [*found, ("links", "How the tables are linked", "".join(map(_link, of.links)))]
+    listed = [("database", "The synthetic database", paragraphs(*of.about) + parts.listing(of.listing) + paragraphs(counts))]
+    listed += [(f"table-{number}", f"Table {table.name}", _table(table)) for number, table in enumerate(of.tables, 1)]
+    return [*listed, ("links", "How the tables are linked", "".join(map(_link, of.links)))]
 
 
 def _table(of: LinkedTable) -> str:

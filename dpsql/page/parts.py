@@ -42,19 +42,19 @@ def legend(columns: Sequence[Column]) -> str:
 
 def keys(*, synthetic: bool, released: bool, banded: bool, raw: bool, what: str, bar: bool = True) -> str:
     """Return a legend; ``bar`` says whether released figures are bars where there is no synthetic table."""
-    found = []
+    entries = []
     if synthetic:
-        found.append(_key('<rect class="bar" x="4" y="1" width="14" height="12"/>') + "synthetic table")
+        entries.append(_key('<rect class="bar" x="4" y="1" width="14" height="12"/>') + "synthetic table")
     if released:
         mark = '<circle class="point" cx="11" cy="7" r="3.2"/>'
         if bar and not synthetic:
             mark = '<rect class="bar own" x="4" y="1" width="14" height="12"/>'
-        found.append(_key(mark) + f"released {what}")
+        entries.append(_key(mark) + f"released {what}")
     if banded:
-        found.append(_key('<line class="band" x1="2" x2="20" y1="7" y2="7"/>') + "95 % band of the noise")
+        entries.append(_key('<line class="band" x1="2" x2="20" y1="7" y2="7"/>') + "95 % band of the noise")
     if raw:
-        found.append(_key('<line class="raw" x1="2" x2="20" y1="7" y2="7"/>') + "protected table (not private)")
-    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in found) + "</ul>"
+        entries.append(_key('<line class="raw" x1="2" x2="20" y1="7" y2="7"/>') + "protected table (not private)")
+    return '<ul class="legend">' + "".join(f"<li>{item}</li>" for item in entries) + "</ul>"
 
 
 def _key(mark: str) -> str:
@@ -90,15 +90,15 @@ def figures(columns: Sequence[Column]) -> str:
             places[-1] = (places[-1][0] + height, [*places[-1][1], figure(column)])
         else:
             places.append((height, [figure(column)]))
-    return '<div class="charts">' + "".join(f"<div>{''.join(found)}</div>" for _, found in places) + "</div>"
+    return '<div class="charts">' + "".join(f"<div>{''.join(below)}</div>" for _, below in places) + "</div>"
 
 
 def cross_table(of: CrossTable) -> str:
     """Return a cross-table, and beside a release of the custodian's the exact one."""
-    found = f"<h3>{text(of.title)}</h3>{paragraphs(of.note)}{_crossed(of, of.counts)}"
+    shown = f"<h3>{text(of.title)}</h3>{paragraphs(of.note)}{_crossed(of, of.counts)}"
     if of.raw is not None:
-        found += f"<h3>{text(of.title)}: the protected table, not private</h3>{_crossed(of, of.raw)}"
-    return found
+        shown += f"<h3>{text(of.title)}: the protected table, not private</h3>{_crossed(of, of.raw)}"
+    return shown
 
 
 def _crossed(of: CrossTable, counts: FloatArray) -> str:
@@ -138,20 +138,20 @@ def _again(labels: tuple[str, ...], before: tuple[str, ...], place: int) -> str:
 
 def pairs(of: Maps) -> str:
     """Return maps of all pairs, and the strongest with their bands."""
-    said = (
+    about = (
         "Cramér's V of every pair of columns: 0 where they are independent, 1 where one follows from the other. What the noise "
         "adds on average is subtracted. "
     )
     if of.released is not None:
         if of.pairs > 1:
-            said += f"{of.below_noise} of {of.pairs} released pairs cannot be told from independent columns under this noise, "
-            said += "and are shown as 0. "
+            about += f"{of.below_noise} of {of.pairs} released pairs cannot be told from independent columns under this noise, "
+            about += "and are shown as 0. "
         elif of.below_noise:
-            said += "The pair cannot be told from independent columns under this noise, and is shown as 0. "
+            about += "The pair cannot be told from independent columns under this noise, and is shown as 0. "
     if of.left_out:
-        said += f"Shown are the {len(of.names)} columns {of.which}; {of.left_out} are left out. "
+        about += f"Shown are the {len(of.names)} columns {of.which}; {of.left_out} are left out. "
     if of.low is not None:
-        said += (
+        about += (
             "The band of a pair holds the V of the exact table in about 95 of 100 cases. It is computed from the released table "
             "and the known law of the noise (by inverting a noncentral chi-square law). That the rows may be a sample "
             "themselves is not in it."
@@ -166,7 +166,7 @@ def pairs(of: Maps) -> str:
     ranked = _ranked(of)
     strongest = _strongest(of, ranked[:_STRONGEST])
     numbers = details("The strongest pairs in numbers", _in_numbers(of, ranked))
-    return f'{paragraphs(said)}<div class="maps">{"".join(drawn)}{strongest}</div>{numbers}'
+    return f'{paragraphs(about)}<div class="maps">{"".join(drawn)}{strongest}</div>{numbers}'
 
 
 def _ranked(of: Maps) -> list[tuple[int, int]]:
@@ -174,8 +174,8 @@ def _ranked(of: Maps) -> list[tuple[int, int]]:
     first = of.released if of.released is not None else of.synthetic
     if first is None:
         return []
-    found = [pair for pair in itertools.combinations(range(len(of.names)), 2) if first[pair] == first[pair]]
-    return sorted(found, key=lambda pair: -first[pair])
+    known = [pair for pair in itertools.combinations(range(len(of.names)), 2) if first[pair] == first[pair]]
+    return sorted(known, key=lambda pair: -first[pair])
 
 
 def _strongest(of: Maps, ranked: Sequence[tuple[int, int]]) -> str:

@@ -56,8 +56,8 @@ class Scale:
     def places(self, numbers: FloatArray) -> FloatArray:
         """Return where numbers stand."""
         low, high = self._bent(np.asarray([self.low, self.high]) / self.size)
-        found: FloatArray = (self._bent(numbers / self.size) - low) / (high - low)
-        return found
+        places: FloatArray = (self._bent(numbers / self.size) - low) / (high - low)
+        return places
 
     def numbers(self, places: FloatArray) -> FloatArray:
         """Return the numbers that stand at some places."""
@@ -142,8 +142,8 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     --------
     >>> axis_of((0.0, 10.0, 20.0, 40.0)).edges.tolist()
     [0.0, 0.25, 0.5, 1.0]
-    >>> found = axis_of((0.0, 1.0, 10.0, 100.0, 1000.0))
-    >>> found.edges.round(2).tolist(), found.note
+    >>> axis = axis_of((0.0, 1.0, 10.0, 100.0, 1000.0))
+    >>> axis.edges.round(2).tolist(), axis.note
     ([0.0, 0.13, 0.42, 0.71, 1.0], 'The axis is logarithmic beyond 1.')
     >>> axis_of(("2021-01-01", "2022-01-01", "2023-01-01")).ticks[-2]
     [(0.0, '2021'), (0.5, '2022'), (1.0, '2023')]
@@ -154,6 +154,7 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
     texts = _texts(values.tolist())
     scale = Scale(float(values[0]), float(values[-1]), float(np.abs(values).max()))
     straight = scale.places(values)
+    # Bins too narrow to be seen to scale: the axis is bent, if that makes the narrowest one wider.
     if float(np.diff(straight).min()) < _NARROWEST:
         sizes = np.abs(values) / scale.size
         turn = float(sizes[sizes > _ZERO].min())
@@ -167,8 +168,8 @@ def axis_of(edges: Sequence[float] | Sequence[str]) -> Axis:
             return Axis(bent, [list(zip(bent.tolist(), texts, strict=True))], curved, f"The axis is logarithmic beyond {at}.")
     low, high = float(values[0]), float(values[-1])
     choices = [
-        [((tick - low) / (high - low), text) for tick, text in zip(found, _texts(found), strict=True)]
-        for found in (ticks(high, low, count) for count in ((8, 6, 5, 4, 3, 2, 1) if math.isfinite(high - low) else ()))
+        [((tick - low) / (high - low), text) for tick, text in zip(marks, _texts(marks), strict=True)]
+        for marks in (ticks(high, low, count) for count in ((8, 6, 5, 4, 3, 2, 1) if math.isfinite(high - low) else ()))
     ]
     return Axis(straight, [*choices, list(zip(straight.tolist(), texts, strict=True))], scale)
 

@@ -61,8 +61,8 @@ def chart(of: Fine) -> str:
     base = TOP + PLOT
 
     def y(values: FloatArray) -> FloatArray:
-        found: FloatArray = TOP + PLOT * (1 - np.clip(values / high, 0.0, 1.0))
-        return found
+        heights: FloatArray = TOP + PLOT * (1 - np.clip(values / high, 0.0, 1.0))
+        return heights
 
     parts = []
     for at, shown in marks:
@@ -96,8 +96,8 @@ def note(of: Fine) -> str:
     released, *lines = _series(of)
     high, widths = height_of((released, *lines)), np.diff(of.cuts.places) * 100
     over = max((float((widths * line)[line > high].max(initial=0.0)) for line in lines if line is not None), default=0.0)
-    said = f"Steps above the chart are cut: one bin holds up to {number(100 * over, 3)} % of the rows." if over else ""
-    return f"{said} {of.cuts.axis.note}".strip()
+    above = f"Steps above the chart are cut: one bin holds up to {number(100 * over, 3)} % of the rows." if over else ""
+    return f"{above} {of.cuts.axis.note}".strip()
 
 
 def figure(of: Fine) -> str:
@@ -118,12 +118,12 @@ def figure(of: Fine) -> str:
 def legend(charts: Sequence[Fine]) -> str:
     """Return what the marks of the charts mean."""
     step = '<path class="{}" d="M2 10H9V4H20"/>'
-    found = [(step.format("drawn"), "synthetic rows")]
+    entries = [(step.format("drawn"), "synthetic rows")]
     if any(of.released is not None for of in charts):
-        found.append(('<rect class="bar" x="4" y="1" width="14" height="12"/>', "released counts of the declared bins"))
+        entries.append(('<rect class="bar" x="4" y="1" width="14" height="12"/>', "released counts of the declared bins"))
     if any(of.raw is not None for of in charts):
-        found.append((step.format("raw"), "protected table (not private)"))
-    keys = (f'<svg viewBox="0 0 22 14" aria-hidden="true" class="chart">{mark}</svg>{words}' for mark, words in found)
+        entries.append((step.format("raw"), "protected table (not private)"))
+    keys = (f'<svg viewBox="0 0 22 14" aria-hidden="true" class="chart">{mark}</svg>{words}' for mark, words in entries)
     return f'<ul class="legend">{"".join(f"<li>{key}</li>" for key in keys)}</ul>'
 
 
@@ -131,9 +131,9 @@ def section(charts: Sequence[Fine]) -> str:
     """Return legend and charts; nothing where there are none."""
     if not charts:
         return ""
-    said = (
+    about = (
         "Counts of bins say nothing of where values lie inside a bin. Here each bin is cut into fine ones, with widths to scale: "
         "areas are shares of the rows that have a value, and the scale at the left is their share in a hundredth of the axis."
     )
     shown = itertools.chain.from_iterable(("<div>", figure(of), "</div>") for of in charts)
-    return paragraphs(said) + legend(charts) + f'<div class="charts">{"".join(shown)}</div>'
+    return paragraphs(about) + legend(charts) + f'<div class="charts">{"".join(shown)}</div>'

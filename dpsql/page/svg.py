@@ -143,6 +143,7 @@ def _upright(column: Column) -> str:
     same = reference(widths)
     usual = float(widths[same]) if same is not None else float(widths.mean())
     special = column.labels[len(widths) :]
+    # Areas are counts, so a bin of another width than the usual one is drawn lower or higher.
     factors = np.append(usual / widths if same is not None else np.ones(len(widths)), np.ones(len(special)))
     low, high = _extent(
         *(None if s is None else s * factors
@@ -162,6 +163,7 @@ def _upright(column: Column) -> str:
         parts.append(label_at(left - 5, y(at) + 3.5, shown, "end"))
     base, place = TOP + PLOT + 14, left + wide
     spans = [(left + wide * a, left + wide * b) for a, b in itertools.pairwise(axis.edges.tolist())]
+    # NULL and the like have no place on the axis: each has a slot behind it.
     for room, label in zip(needed, special, strict=True):
         slot = max(room, usual * wide + 10)
         centre = place + (slot + 4) / 2
@@ -189,7 +191,7 @@ def _upright(column: Column) -> str:
 
 def axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) -> list[str]:
     """Return the texts under an axis: of the choices the first that fits, or what fits of the last."""
-    found: list[str] = []
+    lines: list[str] = []
     for choice in axis.ticks:
         spans = []
         for place, shown in choice:
@@ -197,14 +199,14 @@ def axis_labels(axis: Axis, left: float, wide: float, base: float, end: float) -
             start = min(max(left + place * wide - size / 2, 0.0), end - size)
             spans.append((start, start + size))
         stay = fitting(spans, 8.0)
-        found = [label_at(sum(spans[i]) / 2, base, choice[i][1], "middle") for i in stay]
-        found += [
+        lines = [label_at(sum(spans[i]) / 2, base, choice[i][1], "middle") for i in stay]
+        lines += [
             f'<line class="axis" x1="{x}" x2="{x}" y1="{TOP + PLOT}" y2="{TOP + PLOT + 3}"/>'
             for x in (f"{left + choice[i][0] * wide:.1f}" for i in stay)
         ]
         if len(stay) == len(choice):
             break
-    return found
+    return lines
 
 
 def ranked(column: Column) -> tuple[list[int], list[int]]:

@@ -23,8 +23,8 @@ def unit_words(privacy_unit: str | None, max_contributions: int | None) -> str:
     """
     if privacy_unit is None:
         return "one row of the table"
-    said = f"one value of the column “{privacy_unit}” with all its rows"
-    return said if max_contributions is None else f"{said} (the release was measured on at most {max_contributions} of them)"
+    whom = f"one value of the column “{privacy_unit}” with all its rows"
+    return whom if max_contributions is None else f"{whom} (the release was measured on at most {max_contributions} of them)"
 
 
 def most_often_right(wrong: float, epsilon: float, delta: float) -> float:

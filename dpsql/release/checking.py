@@ -115,6 +115,7 @@ def check_item(item: Mapping[str, Any]) -> None:
     _require(blocks is None or (isinstance(blocks, list) and all(_whole(length) and length >= 0 for length in blocks)))
     _require(sum(blocks or [0]) <= MAX_CELLS and isinstance(parameters, dict))
     check_numbers(parameters)
+    # Counts of all cells of a domain are bounded by its size; those of open, sparse and block releases are not.
     is_open, sparse = item.get("open", False), item.get("sparse", False)
     _require(not (sparse and (is_open or blocks is not None)) and (not is_open or len(domain.sizes) == 1))
     _require(sparse or is_open or blocks is not None or cells <= MAX_CELLS)
@@ -128,9 +129,9 @@ def _linked(item: Mapping[str, Any]) -> LinkedPlan | None:
         return None
     for table in item["linked"]["tables"]:
         _domain(table["domain"])
-    found = LinkedPlan.from_json(item["linked"])
-    _require(not item["domain"] and item["method"] is None and "query" not in item and item.get("blocks") == list(found.lengths))
-    return found
+    linked = LinkedPlan.from_json(item["linked"])
+    _require(not item["domain"] and item["method"] is None and "query" not in item and item.get("blocks") == list(linked.lengths))
+    return linked
 
 
 def _check_rules(rules: object, domain: Domain) -> None:

@@ -132,10 +132,10 @@ def parts(plan: Plan, rows: int | None) -> dict[str, Part]:
 
 def stage_seconds(plan: Plan, rows: int | None) -> dict[str, float]:
     """Return the seconds of every stage, in order, for the bar of a running call, which shows repairs as part of the drawing."""
-    found = {name: part.seconds for name, part in parts(plan, rows).items()}
-    if REPAIRING in found:
-        found[DRAWING] += found.pop(REPAIRING)
-    return found
+    seconds = {name: part.seconds for name, part in parts(plan, rows).items()}
+    if REPAIRING in seconds:
+        seconds[DRAWING] += seconds.pop(REPAIRING)
+    return seconds
 
 
 def estimate(plan: Plan, rows: int | None, duckdb_mb: float = math.inf) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def estimate(plan: Plan, rows: int | None, duckdb_mb: float = math.inf) -> dict[
     The number of rows of the source may be private, so without ``rows`` a round number is assumed, and said. DuckDB's own tables
     take at most ``duckdb_mb``, its memory_limit.
     """
-    found = parts(plan, rows)
-    table = min(sum(part.table_mb for part in found.values()), duckdb_mb)
-    stages = {name: float(f"{part.seconds:.3g}") for name, part in found.items()}
+    forecast = parts(plan, rows)
+    table = min(sum(part.table_mb for part in forecast.values()), duckdb_mb)
+    stages = {name: float(f"{part.seconds:.3g}") for name, part in forecast.items()}
     return {
-        "estimated_seconds": round(sum(part.seconds for part in found.values()), 2),
+        "estimated_seconds": round(sum(part.seconds for part in forecast.values()), 2),
         "estimated_stages": "{" + ", ".join(f"{name}={seconds}" for name, seconds in stages.items()) + "}",
         "estimated_memory_mb": round(arrays_mb(plan, rows) + table),
         "estimated_for_rows": ASSUMED_ROWS if rows is None else rows,
@@ -162,11 +162,11 @@ def arrays_mb(plan: Plan, rows: int | None) -> float:
 
 def too_large(plan: Plan, rows: int | None) -> str | None:
     """Return why a call cannot run on this machine, and the way out; None where it can as far as public sizes tell."""
-    needed, there = arrays_mb(plan, rows), memory_mb()
-    if there is None or needed <= there:
+    needed, memory = arrays_mb(plan, rows), memory_mb()
+    if memory is None or needed <= memory:
         return None
     return (
-        f"needs about {needed / 1e3:,.1f} GB of memory, and there are {there / 1e3:,.1f} GB: name fewer columns, or declare "
+        f"needs about {needed / 1e3:,.1f} GB of memory, and there are {memory / 1e3:,.1f} GB: name fewer columns, or declare "
         f"coarser bins or fewer categories. To try it anyway, set the environment variable {VARIABLE} to the megabytes it may use"
     )
 

@@ -67,8 +67,8 @@ def imports_of(store: Path) -> Path:
 
 def stored_files(store: Path) -> list[tuple[str, Path]]:
     """Return identifier and path of every release in a store, bought or imported."""
-    found = [*store.glob("*" + SUFFIX), *imports_of(store).glob("*" + SUFFIX)]
-    return sorted((path.name.split(".", 1)[0], path) for path in found)
+    files = [*store.glob("*" + SUFFIX), *imports_of(store).glob("*" + SUFFIX)]
+    return sorted((path.name.split(".", 1)[0], path) for path in files)
 
 
 def draft_of(path: Path, contents: str) -> Path:
@@ -90,7 +90,7 @@ def listed(known: Sequence[str], wrong: str | None = None, most: int = MOST_LIST
     if wrong is not None:
         forms = {item: {item.lower(), item.rsplit("-", 1)[0].split("-", 2)[-1].lower()} for item in known}
         same = {form: item for item in reversed(known) for form in forms[item]}
-        spellings = [form for one in (wrong, slug(wrong)) for form in difflib.get_close_matches(one.lower(), list(same), 3, 0.6)]
+        spellings = [form for name in (wrong, slug(wrong)) for form in difflib.get_close_matches(name.lower(), list(same), 3, 0.6)]
         near = list(dict.fromkeys(same[form] for form in spellings))
     shown = [*near, *(item for item in known if item not in near)]
     texts = [f"{item!r}{' (did you mean this?)' if item in near[:1] else ''}" for item in shown[:most]]

@@ -69,9 +69,9 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
     counts : sequence of int64 arrays
         As released, one for each of ``plan.learning``.
     """
-    found = []
-    for place, (one, noisy) in enumerate(zip(plan.learning, counts, strict=True)):
-        reach = covering(one, noisy)
+    bounds = []
+    for place, (learning, noisy) in enumerate(zip(plan.learning, counts, strict=True)):
+        reach = covering(learning, noisy)
         users = [
             (measure, float(scales[plan.blocks_of(i).start]) / measure.grid)
             for i, measure in enumerate(plan.measures)
@@ -79,14 +79,15 @@ def learned(plan: QueryPlan, scales: Sequence[Fraction], mechanism: str, counts:
         ]
         best = reach
         if users:
+            # Of several measures over one argument that of the highest degree loses most by a wrong bound.
             measure, noise = max(users, key=lambda user: (user[0].degree, -user[1]))
             noise *= math.sqrt(2) if mechanism == "laplace" else 1.0
-            groups = _groups(plan, float(likely(one, noisy).sum()))
-            if one.declared and any(text.startswith("sum(") for text in plan.asked):
+            groups = _groups(plan, float(likely(learning, noisy).sum()))
+            if learning.declared and any(text.startswith("sum(") for text in plan.asked):
                 groups = math.sqrt(groups)  # the bias of a total over them, against its noise
-            best = chosen(one, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
-        found.append(Learned(_short(one, best), reach))
-    return tuple(found)
+            best = chosen(learning, noisy, noise, degree=measure.degree, span=measure.kind == "moments", groups=groups)
+        bounds.append(Learned(_short(learning, best), reach))
+    return tuple(bounds)
 
 
 def _short(learning: Learning, bounds: Bounds) -> Bounds:
@@ -117,12 +118,12 @@ def _groups(plan: QueryPlan, rows: float) -> float:
 def leaves(plan: QueryPlan, counts: Sequence[IntArray]) -> tuple[tuple[int, ...], ...]:
     """Return the ends of the leaves of each of ``plan.cutting`` that its released counts suggest."""
     return tuple(
-        cut(plan.cells(one)[0], levels_of(plan, one, found), plan.measures[one.place].lengths[-1])
-        for one, found in zip(plan.cutting, counts, strict=True)
+        cut(plan.cells(cutting)[0], levels_of(plan, cutting, flat), plan.measures[cutting.place].lengths[-1])
+        for cutting, flat in zip(plan.cutting, counts, strict=True)
     )
 
 
-def levels_of(plan: QueryPlan, one: Cutting, counts: IntArray) -> list[Level]:
+def levels_of(plan: QueryPlan, cutting: Cutting, counts: IntArray) -> list[Level]:
     """Return the cells of every level with their counts from a release's flat ones; ValueError where they are too few or many."""
     start = 0
 
@@ -132,9 +133,9 @@ def levels_of(plan: QueryPlan, one: Cutting, counts: IntArray) -> list[Level]:
         _require(start <= counts.size)
         return counts[start - cells[0].size : start]
 
-    found = released(plan.cells(one)[0], one, plan.measures[one.place].lengths[-1], take)
+    levels = released(plan.cells(cutting)[0], cutting, plan.measures[cutting.place].lengths[-1], take)
     _require(start == counts.size)
-    return found
+    return levels
 
 
 def resolved_query(
@@ -148,11 +149,11 @@ def resolved_query(
     on it they are exact. A row's counters then have slightly smaller norms than was charged for.
     """
     measures = [_resolved(measure, bounds) for measure in plan.measures]
-    for one, edges in zip(plan.cutting, ends, strict=True):
-        measures[one.place] = replace(measures[one.place], edges=tuple(edges))
-    picking = tuple(one.over(measures[one.place].variables[0]) for one in plan.picking)
+    for cutting, edges in zip(plan.cutting, ends, strict=True):
+        measures[cutting.place] = replace(measures[cutting.place], edges=tuple(edges))
+    picking = tuple(pick.over(measures[pick.place].variables[0]) for pick in plan.picking)
     if picks:
-        picking = tuple(one.picked(found) for one, found in zip(picking, picks, strict=True))
+        picking = tuple(pick.picked(values) for pick, values in zip(picking, picks, strict=True))
     return replace(plan, measures=tuple(measures), picking=picking)
 
 
@@ -169,18 +170,18 @@ def weighed(plan: QueryPlan, resolved: QueryPlan, counts: Sequence[IntArray]) ->
     counts : sequence of int64 arrays
         As released, one for each of ``plan.learning``.
     """
-    found: list[Sequence[int]] = []
-    for one, made in zip(plan.picking, resolved.picking, strict=True):
-        measure, units = resolved.measures[one.place], made.units
-        place = plan.measures[one.place].variables[0].learned
+    ends: list[Sequence[int]] = []
+    for picking, bounded in zip(plan.picking, resolved.picking, strict=True):
+        measure, units = resolved.measures[picking.place], bounded.units
+        place = plan.measures[picking.place].variables[0].learned
         if units is None:
             raise ReleaseError("the plan picks a quantile between bounds that it has not")
         if place is not None:
             learning, most = plan.learning[place], min(measure.lengths[-1], units.count)
-            found.append(cut(units, [_magnitudes(units, learning, counts[place])], most) if most > 1 else (0, units.count))
+            ends.append(cut(units, [_magnitudes(units, learning, counts[place])], most) if most > 1 else (0, units.count))
         else:
-            found.append(measure.edges if measure.units is not None else (0, units.count))
-    return found
+            ends.append(measure.edges if measure.units is not None else (0, units.count))
+    return ends
 
 
 def _magnitudes(units: Units, learning: Learning, counts: IntArray) -> Level:
@@ -188,9 +189,9 @@ def _magnitudes(units: Units, learning: Learning, counts: IntArray) -> Level:
     starts = np.ceil((np.asarray(learning.edges[:-1]) - units.lower) / units.width)
     first = np.clip(starts, 0, units.count - 1).astype(np.int64)
     first[0] = 0
-    cells, held = np.unique(first, return_inverse=True)
+    cells, owner = np.unique(first, return_inverse=True)
     masses = np.zeros(cells.size)
-    np.add.at(masses, held, likely(learning, counts))
+    np.add.at(masses, owner, likely(learning, counts))
     return Level(cells, np.append(cells[1:], units.count), np.rint(masses).astype(np.int64), np.zeros(cells.size, np.int64))
 
 
@@ -200,8 +201,8 @@ def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
     variables = []
     for variable in measure.variables:
         if variable.learned is not None:
-            found = bounds[variable.learned]
-            lower, upper = found.range if measure.kind == "tree" else found.sums
+            bound = bounds[variable.learned]
+            lower, upper = bound.range if measure.kind == "tree" else bound.sums
             variable = replace(variable, lower=lower, upper=upper, learned=None)
         variables.append(variable)
     first, grid = variables[0], measure.grid
@@ -219,11 +220,11 @@ def check_learned(learning: Sequence[Learning], counts: Sequence[IntArray], boun
     ValueError
     """
     _require(len(learning) == len(counts) == len(bounds))
-    for one, noisy, found in zip(learning, counts, bounds, strict=True):
-        _require(noisy.shape == (one.cells,))
-        for lower, upper in (found.sums, found.range):
-            _require(one.edges[0] <= lower < upper <= one.edges[-1])
-            _require(not one.whole or (lower == math.floor(lower) and upper == math.floor(upper)))
+    for histogram, noisy, bound in zip(learning, counts, bounds, strict=True):
+        _require(noisy.shape == (histogram.cells,))
+        for lower, upper in (bound.sums, bound.range):
+            _require(histogram.edges[0] <= lower < upper <= histogram.edges[-1])
+            _require(not histogram.whole or (lower == math.floor(lower) and upper == math.floor(upper)))
 
 
 def _require(holds: bool) -> None:

@@ -184,7 +184,7 @@ class LinkedPlan:
 
     def place(self, table: int, column: int) -> int:
         """Return the place of a column of a table in `domain`."""
-        return sum(len(other.domain.attributes) for other in self.tables[:table]) + column
+        return sum(len(earlier.domain.attributes) for earlier in self.tables[:table]) + column
 
     def one(self, block: Block) -> int:
         """Return what a released integer of a block is divided by: then it is a number of units, of independent tables of rows."""
@@ -243,7 +243,7 @@ class LinkedPlan:
     def shape(self) -> Shape:
         """The sizes of the columns and of the families, for `dpsql.methods.nested_classes`."""
         listed = ((t.name, t.parent, t.domain.sizes, t.most, t.order_place, t.groups) for t in self.tables)
-        return Shape(tuple(TableShape(*one) for one in listed))
+        return Shape(tuple(TableShape(*sizes) for sizes in listed))
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -258,8 +258,8 @@ class LinkedPlan:
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back."""
         blocks = [[b.kind, list(b.left), None if b.right is None else list(b.right)] for b in self.blocks]
-        found = {"weight": self.weight, "tables": [table.to_json() for table in self.tables], "blocks": blocks}
-        return {**found, "independent": True} if self.independent else found
+        item = {"weight": self.weight, "tables": [table.to_json() for table in self.tables], "blocks": blocks}
+        return {**item, "independent": True} if self.independent else item
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> LinkedPlan:
@@ -279,9 +279,9 @@ class LinkedPlan:
             _require(all(place is None or (isinstance(place, list) and len(place) == 2) for place in (left, right)))
             blocks.append(Block(kind, tuple(left), None if right is None else tuple(right)))
         tables = tuple(LinkedTable.from_json(table) for table in item["tables"])
-        found = cls(tables, tuple(blocks), item["weight"], "independent" in item)
-        found.check()
-        return found
+        plan = cls(tables, tuple(blocks), item["weight"], "independent" in item)
+        plan.check()
+        return plan
 
     def check(self) -> None:
         """Refuse what dpsql would not have planned: names and types become SQL, sizes take memory.
@@ -340,9 +340,9 @@ class LinkedPlan:
 
     def _check_block(self, block: Block) -> None:
         _require(block.kind in get_args(Kind) and (block.right is None) == (block.kind in ("one", "first", "gap")))
-        for found in (block.left, *([] if block.right is None else [block.right])):
-            _require(all(_whole(number) and number >= 0 for number in found) and found[0] < len(self.tables))
-            _require(found[1] < len(self.shape.extended(found[0])))
+        for column in (block.left, *([] if block.right is None else [block.right])):
+            _require(all(_whole(number) and number >= 0 for number in column) and column[0] < len(self.tables))
+            _require(column[1] < len(self.shape.extended(column[0])))
         (a, i), order = block.left, self.tables[block.left[0]].order_place
         if block.kind in ORDERED:
             _require(order is not None and (i == order) == (block.kind == "gap") and i < len(self.tables[a].domain.attributes))
@@ -378,12 +378,12 @@ class LinkedPlan:
 
     def ancestors(self, table: int) -> list[int]:
         """Return the tables above a table, its parent first."""
-        found: list[int] = []
+        above: list[int] = []
         parent = self.tables[table].parent
         while parent is not None:
-            found.append(parent)
+            above.append(parent)
             parent = self.tables[parent].parent
-        return found
+        return above
 
     def below(self, table: int) -> list[int]:
         """Return the tables below a table, parents before children."""
@@ -391,15 +391,15 @@ class LinkedPlan:
 
     def every_rule(self, table: int) -> list[Across]:
         """Return the rules of a table and of those above it, as rules of this table: what each of its rows obeys."""
-        found = [across.of_table(stored(text), None) for text in self.tables[table].rules] + self._across(table)
+        rules = [across.of_table(stored(text), None) for text in self.tables[table].rules] + self._across(table)
         for place in self.ancestors(table):
             listed: list[Rule | Across] = [stored(text) for text in self.tables[place].rules]
-            found += [across.of_table(one, self.tables[place].name) for one in [*listed, *self._across(place)]]
-        return found
+            rules += [across.of_table(rule, self.tables[place].name) for rule in [*listed, *self._across(place)]]
+        return rules
 
     def children(self, table: int) -> list[int]:
         """Return the tables whose parent this table is, in order."""
-        return [place for place, other in enumerate(self.tables) if other.parent == table]
+        return [place for place, child in enumerate(self.tables) if child.parent == table]
 
 
 def least_share(tables: tuple[LinkedTable, ...], *, pairs: bool = True) -> int:
@@ -412,15 +412,15 @@ def least_share(tables: tuple[LinkedTable, ...], *, pairs: bool = True) -> int:
     >>> least_share(())
     1
     """
-    found = 1
+    largest = 1
     for table in tables:
         above = 1
         place: LinkedTable = table
         while place.parent is not None:
             above *= max(place.most * (place.most - 1), 1) if pairs and place is table else place.most
             place = tables[place.parent]
-        found = max(found, above)
-    return found
+        largest = max(largest, above)
+    return largest
 
 
 def weight_for(largest: float) -> int:

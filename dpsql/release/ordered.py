@@ -58,8 +58,8 @@ def gap_edges(attribute: Attribute) -> FloatArray:
     edges = edge_numbers(attribute)
     span = float(edges[-1] - edges[0])
     first = max(step_of(attribute), span * _FINEST)
-    found: FloatArray = first * (span / first) ** (np.arange(GAPS - 1) / (GAPS - 1))
-    return found
+    starts: FloatArray = first * (span / first) ** (np.arange(GAPS - 1) / (GAPS - 1))
+    return starts
 
 
 def gap_cells(attribute: Attribute, gaps: FloatArray) -> IntArray:
@@ -88,5 +88,5 @@ def order_values(attribute: Attribute, codes: npt.NDArray[np.integer], values: F
     edges = edge_numbers(attribute)  # of whole numbers and decimals the last edge is one step past the last value
     last = edges[-1] - (0.0 if attribute.kind == "temporal" else step_of(attribute))
     inside = np.clip(np.where(np.isnan(values), edges[0], values), edges[0], last)
-    found: FloatArray = np.where(np.asarray(codes) < attribute.values, inside, np.nan)
-    return found
+    placed: FloatArray = np.where(np.asarray(codes) < attribute.values, inside, np.nan)
+    return placed

@@ -207,8 +207,8 @@ class Plan:
 
 
 def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
-    given = isinstance(cliques, AllCliques) and cliques.attributes == attributes
-    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and given else map(len, cliques)))
+    every = isinstance(cliques, AllCliques) and cliques.attributes == attributes
+    orders = sorted(set(cliques.orders if isinstance(cliques, AllCliques) and every else map(len, cliques)))
     if AllCliques(attributes, orders) == cliques:
         return {"all_of_order": orders}
     return {"cliques": [list(clique) for clique in cliques]}
@@ -216,8 +216,8 @@ def _short(cliques: Sequence[Clique], attributes: int) -> dict[str, Any]:
 
 def _long(item: Mapping[str, Any], attributes: int) -> Sequence[Clique]:
     if "all_of_order" in item:
-        found = AllCliques(attributes, item["all_of_order"])
-        if len(found) > MAX_TABLES:
+        cliques = AllCliques(attributes, item["all_of_order"])
+        if len(cliques) > MAX_TABLES:
             raise ValueError("more tables than were ever measured")
-        return found
+        return cliques
     return tuple(tuple(clique) for clique in item["cliques"])

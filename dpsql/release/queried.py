@@ -57,8 +57,8 @@ class Counting:
     def from_json(cls, item: Mapping[str, Any]) -> Counting:
         """Read what ``to_json`` wrote; ValueError: it is none."""
         _require(isinstance(item, dict) and set(item) == {"filter", "arguments"} and isinstance(item["arguments"], list))
-        given = [*item["arguments"], *([] if item["filter"] is None else [item["filter"]])]
-        _require(all(isinstance(place, int) and not isinstance(place, bool) and place >= 0 for place in given))
+        places = [*item["arguments"], *([] if item["filter"] is None else [item["filter"]])]
+        _require(all(isinstance(place, int) and not isinstance(place, bool) and place >= 0 for place in places))
         return cls(item["filter"], tuple(item["arguments"]))
 
 
@@ -149,12 +149,12 @@ class QueryPlan:
         first = sum(len(measure.lengths) for measure in self.measures[:place])
         return slice(first, first + len(self.measures[place].lengths))
 
-    def cells(self, one: Cutting) -> tuple[Units, str]:
+    def cells(self, cutting: Cutting) -> tuple[Units, str]:
         """Return the units and the mechanism of the histograms that leaves are cut from."""
-        units = self.measures[one.place].units
+        units = self.measures[cutting.place].units
         if units is None:
             raise ReleaseError("the plan cuts leaves of a measure that has none")
-        return units, one.mechanism
+        return units, cutting.mechanism
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
@@ -173,14 +173,14 @@ class QueryPlan:
             "delta": self.delta,
             "selecting": self.selecting,
             "asked": list(self.asked),
-            **({"learning": [one.to_json() for one in self.learning]} if self.learning else {}),
-            **({"cutting": [one.to_json() for one in self.cutting]} if self.cutting else {}),
+            **({"learning": [part.to_json() for part in self.learning]} if self.learning else {}),
+            **({"cutting": [part.to_json() for part in self.cutting]} if self.cutting else {}),
             **({"different": True} if self.different else {}),
-            **({"counting": [one.to_json() for one in self.counting]} if self.counting else {}),
+            **({"counting": [part.to_json() for part in self.counting]} if self.counting else {}),
             **({"other": list(self.other)} if self.other else {}),
             **({"lost": list(self.lost)} if self.lost else {}),
             **({"partial": list(self.partial)} if self.partial else {}),
-            **({"picking": [one.to_json() for one in self.picking]} if self.picking else {}),
+            **({"picking": [part.to_json() for part in self.picking]} if self.picking else {}),
         }
 
     @classmethod
@@ -195,7 +195,7 @@ class QueryPlan:
         _require(isinstance(item, dict) and set(item) - set(_OPTIONAL) == _FIELDS)
         learning, cutting, counting, picking = (item.get(name, []) for name in _LISTS)
         _require(item.get("different", True) is True)
-        _require(all(isinstance(found, list) and len(found) <= MOST_MEASURES for found in (learning, cutting, counting, picking)))
+        _require(all(isinstance(part, list) and len(part) <= MOST_MEASURES for part in (learning, cutting, counting, picking)))
         keys, measures, asked = item["keys"], item["measures"], item["asked"]
         other = item.get("other", [])
         lost, partial = item.get("lost", []), item.get("partial", [])
@@ -203,41 +203,43 @@ class QueryPlan:
             _require(isinstance(names, list) and len(names) <= MOST_MEASURES and all(isinstance(name, str) for name in names))
         _require(isinstance(other, list) and (not other or item["public"] is True))
         _require(all(type(place) is int and 0 <= place < len(keys) for place in other))
-        _require(all(isinstance(found, list) for found in (keys, measures, asked)))
+        _require(all(isinstance(listed, list) for listed in (keys, measures, asked)))
         _require(len(keys) <= MOST_KEYS and 1 <= len(measures) <= MOST_MEASURES and len(asked) <= MOST_MEASURES)
         _require(all(isinstance(kind, str) and sqltypes.parse(kind).family != "other" for kind in keys))
         _require(all(isinstance(text, str) for text in asked) and isinstance(item["groups_sql"], str))
         _require(isinstance(item["public"], bool) and isinstance(item["unit"], bool))
         for name in ("max_rows", "max_groups", "max_rows_per_group", "min_units", "groups", "threshold", "selecting"):
             _require(item[name] is None or (isinstance(item[name], int) and not isinstance(item[name], bool) and item[name] >= 0))
+        # Groups are public and few, or unknown and then kept by a threshold.
         known = item["groups"] is not None and item["groups"] <= MOST_GROUPS
         _require(known if item["public"] else item["threshold"] is not None)
         _require(item["delta"] is None or isinstance(item["delta"], str))
-        found = cls(
+        plan = cls(
             **{
                 **item,
                 "keys": tuple(keys),
                 "measures": tuple(Measure.from_json(measure) for measure in measures),
                 "asked": tuple(asked),
-                "learning": tuple(Learning.from_json(one) for one in learning),
+                "learning": tuple(Learning.from_json(part) for part in learning),
                 "other": tuple(other),
                 "lost": tuple(lost),
                 "partial": tuple(partial),
-                "cutting": tuple(Cutting.from_json(one) for one in cutting),
-                "counting": tuple(Counting.from_json(one) for one in counting),
-                "picking": tuple(Picking.from_json(one) for one in picking),
+                "cutting": tuple(Cutting.from_json(part) for part in cutting),
+                "counting": tuple(Counting.from_json(part) for part in counting),
+                "picking": tuple(Picking.from_json(part) for part in picking),
             }
         )
-        _require([one.place for one in found.cutting] == [i for i, m in enumerate(found.measures) if m.units is not None])
-        _require(all(one.place < len(measures) and found.measures[one.place].kind == "tree" for one in found.picking))
-        learns = [found.measures[one.place].variables[0].learned is not None for one in found.picking]
-        _require([one.units is None for one in found.picking] == learns)
-        _require(all(len(one.scales) == depth(*found.cells(one))[1] for one in found.cutting))
-        _require(all((v.learned or 0) < max(1, len(learning)) for measure in found.measures for v in measure.variables))
-        _require(bool(learning) or all(v.learned is None for measure in found.measures for v in measure.variables))
+        # What only the whole plan can say: that its parts refer to what is there.
+        _require([part.place for part in plan.cutting] == [i for i, m in enumerate(plan.measures) if m.units is not None])
+        _require(all(part.place < len(measures) and plan.measures[part.place].kind == "tree" for part in plan.picking))
+        learns = [plan.measures[part.place].variables[0].learned is not None for part in plan.picking]
+        _require([part.units is None for part in plan.picking] == learns)
+        _require(all(len(part.scales) == depth(*plan.cells(part))[1] for part in plan.cutting))
+        _require(all((v.learned or 0) < max(1, len(learning)) for measure in plan.measures for v in measure.variables))
+        _require(bool(learning) or all(v.learned is None for measure in plan.measures for v in measure.variables))
         _require(item["public"] or (item["selecting"] is not None and item["selecting"] < len(measures)))
-        _require(not item["public"] or (item["groups"] or 0) * sum(found.blocks) <= MOST_COUNTERS)
-        return found
+        _require(not item["public"] or (item["groups"] or 0) * sum(plan.blocks) <= MOST_COUNTERS)
+        return plan
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Num
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup") from None
     if any(len(keys) != len(plan.keys) or not all(k is None or isinstance(k, str) for k in keys) for keys in groups):
         raise ReleaseError("a release of a query names groups that are none; restore it from a backup")
-    if any(len(one.found) not in (0, count) for one in plan.picking):
+    if any(len(pick.found) not in (0, count) for pick in plan.picking):
         raise ReleaseError("a release of a query has quantiles of other groups than it names; restore it from a backup")
     return Numbers(groups, blocks)
 

@@ -55,9 +55,9 @@ class Refinement:
     bounds: tuple[Learned, ...] = ()
     groups: tuple[tuple[int, ...], ...] = ()
 
-    def with_picks(self, found: Sequence[IntArray]) -> Refinement:
+    def with_picks(self, picks: Sequence[IntArray]) -> Refinement:
         """Return it with quantiles that were picked, one array for each."""
-        return replace(self, counts=(*self.counts, *found), edges=(*self.edges, *[None] * len(found)))
+        return replace(self, counts=(*self.counts, *picks), edges=(*self.edges, *[None] * len(picks)))
 
     @property
     def ends(self) -> list[tuple[int, ...]]:
@@ -67,7 +67,7 @@ class Refinement:
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, as a manifest holds them."""
         return {
-            **({"bounds": [one.to_json() for one in self.bounds]} if self.bounds else {}),
+            **({"bounds": [bound.to_json() for bound in self.bounds]} if self.bounds else {}),
             **({"groups": [list(starts) for starts in self.groups]} if self.groups else {}),
             "counts": [counts.tolist() for counts in self.counts],
             "edges": [None if edges is None else list(edges) for edges in self.edges],
@@ -84,17 +84,17 @@ class Refinement:
         """
         counts, edges = item["counts"], item["edges"]
         _require(isinstance(counts, list) and isinstance(edges, list) and len(counts) == len(edges))
-        for found in counts:
-            _require(isinstance(found, list) and len(found) <= _MOST_COUNTS)
-            _require(all(isinstance(n, int) and not isinstance(n, bool) and abs(n) <= _LARGEST for n in found))
+        for numbers in counts:
+            _require(isinstance(numbers, list) and len(numbers) <= _MOST_COUNTS)
+            _require(all(isinstance(n, int) and not isinstance(n, bool) and abs(n) <= _LARGEST for n in numbers))
         for cut in edges:
             _require(cut is None or (isinstance(cut, list) and all(isinstance(edge, str | float | int) for edge in cut)))
         bounds, groups = item.get("bounds", []), item.get("groups", [])
         _require(isinstance(bounds, list) and isinstance(groups, list) and all(isinstance(starts, list) for starts in groups))
         return cls(
-            tuple(np.asarray(found, np.int64) for found in counts),
+            tuple(np.asarray(numbers, np.int64) for numbers in counts),
             tuple(None if cut is None else tuple(cut) for cut in edges),
-            tuple(Learned.from_json(one) for one in bounds),
+            tuple(Learned.from_json(bound) for bound in bounds),
             tuple(tuple(starts) for starts in groups),
         )
 
@@ -129,29 +129,30 @@ def refinement_of(plan: Plan, item: Mapping[str, Any] | None) -> Refinement | No
     _require((item is None) == (not plan.fine and not early))
     if item is None:
         return None
-    found = Refinement.from_json(item)
+    refinement = Refinement.from_json(item)
     if plan.query is not None:
-        check_learned(learning, found.counts[: len(learning)], found.bounds)
+        check_learned(learning, refinement.counts[: len(learning)], refinement.bounds)
+        # Counts stand in this order: those that bounds are learned from, those that leaves are cut from, picked quantiles.
         known, cut = len(learning), plan.query.histograms
-        _require(len(found.counts) == cut + len(picking))
-        _require(all((edges is None) == (not known <= i < cut) for i, edges in enumerate(found.edges)))
-        for one, counts in zip(cutting, found.counts[known:cut], strict=True):
-            levels_of(plan.query, one, counts)
-        _require(not plan.query.public or all(counts.size == plan.query.groups for counts in found.counts[cut:]))
-        resolved(plan, found)  # refuses ends that leaves cannot have
-        return found
-    _require(not found.bounds and len(found.counts) == len(plan.fine))
+        _require(len(refinement.counts) == cut + len(picking))
+        _require(all((edges is None) == (not known <= i < cut) for i, edges in enumerate(refinement.edges)))
+        for part, counts in zip(cutting, refinement.counts[known:cut], strict=True):
+            levels_of(plan.query, part, counts)
+        _require(not plan.query.public or all(counts.size == plan.query.groups for counts in refinement.counts[cut:]))
+        resolved(plan, refinement)  # refuses ends that leaves cannot have
+        return refinement
+    _require(not refinement.bounds and len(refinement.counts) == len(plan.fine))
     if plan.linked is None:
-        _require(not found.groups)
+        _require(not refinement.groups)
     else:
-        plan.linked.with_groups(found.groups)  # refuses what cannot have been cut
-    for column, counts, edges in zip(plan.fine, found.counts, found.edges, strict=True):
+        plan.linked.with_groups(refinement.groups)  # refuses what cannot have been cut
+    for column, counts, edges in zip(plan.fine, refinement.counts, refinement.edges, strict=True):
         attribute = attributes_of(plan)[column.position]
         fine.split(column_grid(plan, column), counts, column.scales, column.mechanism)
         _require((edges is None) == (not attribute.automatic))
         if edges is not None:
             _check_edges(attribute, edges)
-    return found
+    return refinement
 
 
 def _check_edges(attribute: Attribute, edges: Sequence[Any]) -> None:
@@ -163,30 +164,31 @@ def _check_edges(attribute: Attribute, edges: Sequence[Any]) -> None:
     _require(all(a < b for a, b in itertools.pairwise(numbers)) and empty_bin(parsed, [*edges]) is None)
 
 
-def resolved(plan: Plan, found: Refinement | None) -> Plan:
+def resolved(plan: Plan, refinement: Refinement | None) -> Plan:
     """Return the plan with the bins and groups that were cut: its automatic attributes are plain ones."""
-    if found is None:
+    if refinement is None:
         return plan
     if plan.query is not None:
-        picks = found.counts[plan.query.histograms :]
-        return replace(plan, query=resolved_query(plan.query, found.bounds, found.ends, picks))
+        picks = refinement.counts[plan.query.histograms :]
+        return replace(plan, query=resolved_query(plan.query, refinement.bounds, refinement.ends, picks))
     attributes = [*attributes_of(plan)]
-    for column, edges in zip(plan.fine, found.edges, strict=True):
+    for column, edges in zip(plan.fine, refinement.edges, strict=True):
         if edges is not None:
             attributes[column.position] = replace(attributes[column.position], edges=edges, automatic=False)
     if plan.linked is not None:
         linked = plan.linked.with_domain(Domain(tuple(attributes)))
-        linked = linked.with_groups(found.groups) if found.groups else linked  # none yet before numbers of rows are released
+        if refinement.groups:  # none yet before numbers of rows are released
+            linked = linked.with_groups(refinement.groups)
         return replace(plan, linked=linked, blocks=linked.lengths)
     return replace(plan, domain=Domain(tuple(attributes)))
 
 
-def histograms(plan: Plan, found: Refinement | None) -> dict[int, Histogram]:
+def histograms(plan: Plan, refinement: Refinement | None) -> dict[int, Histogram]:
     """Return the estimate of every fine histogram, by position of its attribute."""
-    if found is None or plan.query is not None:
+    if refinement is None or plan.query is not None:
         return {}
     return {
-        column.position: histogram(plan, column, counts) for column, counts in zip(plan.fine, found.counts, strict=True)
+        column.position: histogram(plan, column, counts) for column, counts in zip(plan.fine, refinement.counts, strict=True)
     }
 
 
@@ -212,12 +214,12 @@ def cut_edges(
         Whether there are as many bins as there could be.
     """
     edges: list[tuple[float, ...] | tuple[str, ...] | None] = []
-    for column, found in zip(plan.fine, counts, strict=True):
+    for column, own in zip(plan.fine, counts, strict=True):
         attribute = attributes_of(plan)[column.position]
         if not attribute.automatic:
             edges.append(None)
             continue
-        marks = cutting.marks(histogram(plan, column, found), attribute.values, noise)
+        marks = cutting.marks(histogram(plan, column, own), attribute.values, noise)
         if exact:
             marks = cutting.filled(marks, column_grid(plan, column), attribute.values)
         edges.append(_edges(attribute, marks.tolist(), exact=exact))

@@ -111,12 +111,14 @@ class Release:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
         self._check_size(cursor)
-        wanted = "n, value" if plan.valued else "n, tbl, cell" if plan.sparse else "n"
-        found = cursor.execute(f"SELECT {wanted} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC").fetchnumpy()  # noqa: S608
-        flat = np.asarray(found["n"], dtype=np.int64)
-        values = tuple(str(text) for text in found["value"]) if plan.valued else ()
-        places = np.stack([np.asarray(found[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
-        holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in found.values())
+        columns = "n, value" if plan.valued else "n, tbl, cell" if plan.sparse else "n"
+        query = f"SELECT {columns} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC"  # noqa: S608
+        fetched = cursor.execute(query).fetchnumpy()
+        flat = np.asarray(fetched["n"], dtype=np.int64)
+        values = tuple(str(text) for text in fetched["value"]) if plan.valued else ()
+        places = np.stack([np.asarray(fetched[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
+        # NULL among released integers is no work of dpsql's: such a file was edited.
+        holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in fetched.values())
         contents = None if holes else fingerprint(flat, values, places, self.refinement)
         if holes or np.any(np.abs(flat) > _LARGEST) or contents != self.manifest["sha256"]:
             raise self._damaged()
@@ -127,10 +129,10 @@ class Release:
         size = f"(SELECT num_rows FROM parquet_file_metadata({literal(str(self.path))}))"  # noqa: S608
         types = f"SELECT column_name, column_type, {size} FROM (DESCRIBE FROM {parquet(self.path)})"  # noqa: S608
         listed = cursor.execute(types).fetchall()
-        rows, found = int(listed[0][2]), {name: kind for name, kind, _ in listed}
-        wanted = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.valued else {})}
+        rows, kinds = int(listed[0][2]), {name: kind for name, kind, _ in listed}
+        expected = {"tbl": "INTEGER", "cell": "BIGINT", "n": "BIGINT", **({"value": "VARCHAR"} if self.plan.valued else {})}
         whole = rows <= self.plan.cells + 100 if self.plan.sparse else self.plan.valued or rows == self.plan.cells
-        if not whole or rows > MAX_CELLS or found != wanted:
+        if not whole or rows > MAX_CELLS or kinds != expected:
             raise self._damaged()
 
     def _damaged(self) -> ReleaseError:
@@ -247,8 +249,8 @@ def _inline(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence
     if values is not None:
         listed["value"] = ("VARCHAR", list(values))
     columns = [
-        f"unnest(from_json({literal(json.dumps(found, ensure_ascii=False))}, '[\"{kind}\"]')) AS {name}"
-        for name, (kind, found) in listed.items()
+        f"unnest(from_json({literal(json.dumps(entries, ensure_ascii=False))}, '[\"{kind}\"]')) AS {name}"
+        for name, (kind, entries) in listed.items()
     ]
     return f"(SELECT {', '.join(columns)})"
 
@@ -301,18 +303,23 @@ def read(
             f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
             "name the store that it is in: dpsql.load(con, store='folder')"
         )
-    found = Release(path, _manifest(cursor, path))
-    if found.manifest.get("format") != FORMAT:
+    release = Release(path, _manifest(cursor, path))
+    if release.manifest.get("format") != FORMAT:
         raise ReleaseError(
-            f"{path} is not a dpsql release of format {FORMAT} (found: {str(found.manifest.get('format'))[:40]!r}); "
+            f"{path} is not a dpsql release of format {FORMAT} (found: {str(release.manifest.get('format'))[:40]!r}); "
             "dp_export writes such files, a newer dpsql may read newer formats"
         )
-    if contents is not None and found.manifest.get("sha256") != contents:
+    if contents is not None and release.manifest.get("sha256") != contents:
         raise ReleaseError(f"{path} is not the release that the ledger knows: it was edited or replaced; restore it from a backup")
-    check_plan(found)
-    if plan is not None and found.manifest["plan"] != plan and found.planned.to_json() != planned(plan, found.identifier).to_json():
-        raise ReleaseError(f"{path} is not the release that the ledger knows: its plan was edited; restore it from a backup")
-    return found
+    check_plan(release)
+    if plan is not None and release.manifest["plan"] != plan:
+        # An older version may have spelt the plan otherwise: only another plan is refused.
+        known = planned(plan, release.identifier)
+        if release.planned.to_json() != known.to_json():
+            raise ReleaseError(
+                f"{path} is not the release that the ledger knows: its plan was edited; restore it from a backup"
+            )
+    return release
 
 
 def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
@@ -331,13 +338,13 @@ def _manifest(cursor: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def check_plan(found: Release) -> None:
+def check_plan(release: Release) -> None:
     """Refuse a release whose manifest is not one: an exported file comes from elsewhere, and its types become SQL text."""
-    item = found.manifest
+    item = release.manifest
     try:
         check_manifest(item)
-        if not identity.valid_identifier(found.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
+        if not identity.valid_identifier(release.identifier) or not _HASH.fullmatch(item["charge"]["hash"]):
             raise ValueError("names that are none")
-        found.plan  # noqa: B018 -- parsed here, where an error is told
+        release.plan  # noqa: B018 -- parsed here, where an error is told
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, DpsqlError):
-        raise ReleaseError(f"{found.path} is damaged or was edited: its plan cannot be read; restore it from a backup") from None
+        raise ReleaseError(f"{release.path} is damaged or was edited: its plan cannot be read; restore it from a backup") from None

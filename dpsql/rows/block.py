@@ -43,8 +43,8 @@ class Block:
 
     def codes(self, position: int) -> Codes:
         """Return the codes of an attribute."""
-        found = self._changed.get(position)
-        return self._codes[:, position] if found is None else found
+        changed = self._changed.get(position)
+        return self._codes[:, position] if changed is None else changed
 
     def changed(self) -> dict[int, Codes]:
         """Return the codes of the attributes that anything was put into."""
@@ -69,9 +69,9 @@ class Block:
 
     def some(self, rows: Places) -> Block:
         """Return a block of some of the rows, as they are."""
-        found = Block(self._codes[rows], {name: self._typed(name, raw[rows]) for name, raw in self._raw.items()})
-        found._changed = {position: codes[rows] for position, codes in self._changed.items()}
-        return found
+        block = Block(self._codes[rows], {name: self._typed(name, raw[rows]) for name, raw in self._raw.items()})
+        block._changed = {position: codes[rows] for position, codes in self._changed.items()}
+        return block
 
     def arrays(self) -> Columns:
         """Return the arrays of all attributes."""
@@ -94,10 +94,10 @@ def agreement(mine: Block, rows: Places, others: Block, candidates: Places, posi
     candidates : array, shape (b, K)
         Of the second block.
     """
-    found = np.zeros(candidates.shape, np.int16)
+    agreeing = np.zeros(candidates.shape, np.int16)
     for position in positions:
-        found += mine.codes(position)[rows][:, None] == others.codes(position)[candidates]
-    return found
+        agreeing += mine.codes(position)[rows][:, None] == others.codes(position)[candidates]
+    return agreeing
 
 
 def neighbours(

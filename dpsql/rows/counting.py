@@ -119,16 +119,16 @@ class Counting:
     def marked(self, domain: Domain, rules: Sequence[Rule]) -> tuple[Domain, list[Rule]]:
         """Return a domain of rows, and rules that they obey, with marks that keep counts where those rules could change them."""
         self.marks = self._touched(domain, rules)
-        found, added = marked(self.marks, domain)
-        return found, [*rules, *added]
+        wider, added = marked(self.marks, domain)
+        return wider, [*rules, *added]
 
     def _touched(self, domain: Domain, rules: Sequence[Rule]) -> list[Counted]:
         """Return the rules over whose columns, directly or not, there are other rules."""
         _, added = marked(self._rules, domain)
         places = {id(rule): number for number, rule in enumerate(added)}
         groups = [[places.get(id(rule)) for rule in some] for some in together([*rules, *added])]
-        found = sorted({number for some in groups if None in some for number in some if number is not None})
-        return [self._rules[number] for number in found]
+        numbers = sorted({number for some in groups if None in some for number in some if number is not None})
+        return [self._rules[number] for number in numbers]
 
     def mark_codes(self, codes: Codes) -> Codes:
         """Return the codes of the marks of rows, an attribute for each of `marks`."""
@@ -169,10 +169,10 @@ class Counting:
 
     def keys(self, codes: Codes, number: int) -> IntArray:
         """Return what the rules before one count, a number for each set of them."""
-        found = np.zeros(len(codes), np.int64)
+        keys = np.zeros(len(codes), np.int64)
         for earlier in range(number):
-            found = 2 * found + self.flags(codes, earlier)
-        return found
+            keys = 2 * keys + self.flags(codes, earlier)
+        return keys
 
     def spare(self) -> _Family:
         """Return other rows of the model."""
@@ -181,10 +181,10 @@ class Counting:
         return self._spare
 
 
-def _sure(found: Decided | None, rule: Counted, release: str) -> Decided:
-    if found is None:
+def _sure(decision: Decided | None, rule: Counted, release: str) -> Decided:
+    if decision is None:
         raise ReleaseError(f"release {release!r}: its codes do not decide the rule {rule.text[:400]}; restore it from a backup")
-    return found
+    return decision
 
 
 class _Family:
@@ -218,12 +218,12 @@ class _Family:
     @property
     def owner(self) -> IntArray:
         """The position of each row's parent."""
-        found: IntArray = self._parent[self.spot]
-        return found
+        owner: IntArray = self._parent[self.spot]
+        return owner
 
-    def exchange(self, one: Places, other: Places) -> None:
+    def exchange(self, mine: Places, theirs: Places) -> None:
         """Let rows, each of them once, change places."""
-        self.spot[one], self.spot[other] = self.spot[other], self.spot[one]
+        self.spot[mine], self.spot[theirs] = self.spot[theirs], self.spot[mine]
 
     def order(self) -> tuple[Places, Mask]:
         """Return which row stands in each place, and which rows are kept."""
@@ -257,13 +257,13 @@ class _Settling:
         for alike in (True, False):
             self._exchange(alike)
         surplus = self._surplus()
-        left = self._copied(surplus, np.arange(len(surplus)), wanted=False)
+        left = self._copied(surplus, np.arange(len(surplus)), counted=False)
         self._family.kept[surplus[left]] = False
         if not self._exactly:
             return
         lacking = self._lacking()
         which, rows = self._candidates(lacking)
-        left = self._copied(rows, which, wanted=True)
+        left = self._copied(rows, which, counted=True)
         self._family.kept[np.isin(self._family.owner, lacking[left])] = False
 
     def _counts(self) -> IntArray:
@@ -275,13 +275,13 @@ class _Settling:
         counted = np.flatnonzero(self._flags & self._family.kept)
         owner = self._family.owner[counted]
         order = np.lexsort((self._rng.random(len(counted)), owner))
-        found = counted[order][1:][owner[order][1:] == owner[order][:-1]]
-        return np.sort(found)
+        surplus = counted[order][1:][owner[order][1:] == owner[order][:-1]]
+        return np.sort(surplus)
 
     def _lacking(self) -> Places:
         """Return the parents whose rows none is counted of."""
-        there = np.bincount(self._family.owner[self._family.kept], minlength=len(self._family.sizes))
-        return np.flatnonzero((there > 0) & (self._counts() == 0))
+        rows = np.bincount(self._family.owner[self._family.kept], minlength=len(self._family.sizes))
+        return np.flatnonzero((rows > 0) & (self._counts() == 0))
 
     def _candidates(self, parents: Places) -> tuple[Places, Places]:
         """Return rows of some parents, a few of each at random, sorted by them: which of the parents it is, and the row."""
@@ -310,12 +310,13 @@ class _Settling:
             sizes = [self._family.sizes[owner], self._family.sizes[parents]]
             done = False
             for size in np.intersect1d(sizes[0], sizes[1]).tolist() if alike else [None]:
-                mine, theirs = (np.flatnonzero(found == size) if size else np.arange(len(found)) for found in sizes)
+                mine, theirs = (np.flatnonzero(families == size) if size else np.arange(len(families)) for families in sizes)
                 for some, takers in self._chunks(owner, parents, mine, theirs):
                     lists = [rows[0 if taker == 0 else ends[taker - 1] : ends[taker]] for taker in takers.tolist()]
-                    one, other = self._assigned(surplus[some], owner[some], parents[takers], lists)
-                    self._family.exchange(one, other)
-                    done |= one.size > 0
+                    chosen, partners = self._assigned(surplus[some], owner[some], parents[takers], lists)
+                    self._family.exchange(chosen, partners)
+                    done |= chosen.size > 0
+            # Nothing was exchanged, so another round would exchange nothing either.
             if not done:
                 return
 
@@ -342,40 +343,42 @@ class _Settling:
             scores += family.codes[surplus, column][:, None] == family.codes[rows, column]
         scores[self._keys[surplus][:, None] != self._keys[rows]] = _NEVER
         ends = np.cumsum([len(some) for some in lists])
+        # The most alike row of each parent stands for it; what is above both counts as well.
         best = np.maximum.reduceat(scores, ends - [len(some) for some in lists], axis=1)
         mine, theirs = family.above(owner), family.above(parents)
         for column in range(mine.shape[1]):
             best += mine[:, column][:, None] == theirs[:, column]
         best += family.sizes[owner][:, None] == family.sizes[parents]
-        one, other = linear_sum_assignment(best, maximize=True)
-        good = best[one, other] >= 0
-        one, other = one[good], other[good]
+        giving, taking = linear_sum_assignment(best, maximize=True)
+        good = best[giving, taking] >= 0
+        giving, taking = giving[good], taking[good]
         partners = [
             lists[taker][scores[row, ends[taker] - len(lists[taker]) : ends[taker]].argmax()]
-            for row, taker in zip(one.tolist(), other.tolist(), strict=True)
+            for row, taker in zip(giving.tolist(), taking.tolist(), strict=True)
         ]
-        return surplus[one], np.asarray(partners, np.intp)
+        return surplus[giving], np.asarray(partners, np.intp)
 
     # -- copies
 
-    def _copied(self, rows: Places, which: Places, wanted: bool) -> Places:
+    def _copied(self, rows: Places, which: Places, counted: bool) -> Places:
         """Let one row of each number of ``which``, sorted, become counted, or not; return the numbers for which there is no way."""
+        # From rows of these families first; other rows of the model are for what is left.
         for own in (True, False):
             if not rows.size:
                 break
             pool = self._family if own else self._counting.spare()
             flags = self._flags if own else self._counting.flags(pool.codes, self._number)
             keys = self._keys if own else self._counting.keys(pool.codes, self._number)
-            taken, score = self._alike(rows, pool, np.flatnonzero((flags == wanted) & pool.kept), keys)
+            donors, score = self._alike(rows, pool, np.flatnonzero((flags == counted) & pool.kept), keys)
             chosen = _best(which, score)
-            self._take(rows[chosen], pool, taken[chosen], wanted)
+            self._take(rows[chosen], pool, donors[chosen], counted)
             rest = ~np.isin(which, which[chosen])
             rows, which = rows[rest], which[rest]
-        return self._made_up(rows, which, wanted)
+        return self._made_up(rows, which, counted)
 
     def _alike(self, rows: Places, pool: _Family, donors: Places, keys: IntArray) -> tuple[Places, IntArray]:
         """Return for each row the most alike of some donors that earlier rules count as it, and how alike; -1 for none."""
-        taken, score = np.full(len(rows), -1), np.full(len(rows), -1)
+        chosen, score = np.full(len(rows), -1), np.full(len(rows), -1)
         mine = self._family.features(self._positions)
         theirs = mine if pool is self._family else pool.features(self._positions)
         width = 1 + self._family.above(np.zeros(0, np.intp)).shape[1] + len(self._others)
@@ -390,19 +393,19 @@ class _Settling:
             scores = agreement(mine, rows[some], theirs, candidates, range(width))
             best = scores.argmax(axis=1)
             at = np.arange(len(some))
-            taken[some], score[some] = candidates[at, best], scores[at, best]
-        return taken, score
+            chosen[some], score[some] = candidates[at, best], scores[at, best]
+        return chosen, score
 
-    def _take(self, rows: Places, pool: _Family, taken: Places, wanted: bool) -> None:
-        self._family.codes[rows] = pool.codes[taken]
+    def _take(self, rows: Places, pool: _Family, donors: Places, counted: bool) -> None:
+        self._family.codes[rows] = pool.codes[donors]
         if self._family.values is not None and pool.values is not None:
-            self._family.values[rows] = pool.values[taken]
-        self._flags[rows] = wanted
+            self._family.values[rows] = pool.values[donors]
+        self._flags[rows] = counted
 
-    def _made_up(self, rows: Places, which: Places, wanted: bool) -> Places:
+    def _made_up(self, rows: Places, which: Places, counted: bool) -> Places:
         """Let rows take codes of the condition's columns at random; see `_copied`."""
         family, cells = self._family, self._counting.cells(self._number).cells
-        ways = np.stack(np.nonzero(cells == wanted), axis=1)
+        ways = np.stack(np.nonzero(cells == counted), axis=1)
         if not len(ways) or family.ordered in self._positions:  # a place in the order is more than a code
             return np.unique(which)
         for _ in range(_TRIES):
@@ -413,7 +416,7 @@ class _Settling:
             good = self._counting.keys(codes, self._number) == self._keys[rows]
             chosen = _best(which, np.where(good, 0, -1))
             family.codes[rows[chosen]] = codes[chosen]
-            self._flags[rows[chosen]] = wanted
+            self._flags[rows[chosen]] = counted
             rest = ~np.isin(which, which[chosen])
             rows, which = rows[rest], which[rest]
         return np.unique(which)
@@ -430,5 +433,5 @@ def _best(which: Places, score: IntArray) -> Places:
     order = np.lexsort((-score, which))
     first = np.ones(len(which), bool)
     first[1:] = which[order][1:] != which[order][:-1]
-    found = order[first]
-    return found[score[found] >= 0]
+    best = order[first]
+    return best[score[best] >= 0]

@@ -46,10 +46,11 @@ def check_shape(call: MarginalsCall) -> None:
         if call.shape == "wide":
             raise ArgumentError("shape", "wide", "needs one table: name its columns, one to three, with k their number (or no k)")
         return
-    taken = {fold(name) for name in named}
-    made = {*COUNTS, *(f"{fold(name)}_{end}" for name in named for end in ("lower", "upper", "other"))}
-    if taken & made:
-        expected = f"{min(taken & made)!r} would stand twice in a wide answer: say shape := 'long', or call it otherwise in a view"
+    columns = {fold(name) for name in named}
+    added = {*COUNTS, *(f"{fold(name)}_{end}" for name in named for end in ("lower", "upper", "other"))}
+    if columns & added:
+        twice = min(columns & added)
+        expected = f"{twice!r} would stand twice in a wide answer: say shape := 'long', or call it otherwise in a view"
         raise ArgumentError("columns", list(named), expected)
 
 
@@ -61,11 +62,11 @@ def is_wide(call: MarginalsCall, plan: Plan) -> bool:
     ArgumentError
         Asked for where the release, bought earlier, has several tables.
     """
-    one = len(plan.cliques) == 1 and len(plan.cliques[0]) == len(plan.domain.attributes)
-    if call.shape == "wide" and not one:
+    single = len(plan.cliques) == 1 and len(plan.cliques[0]) == len(plan.domain.attributes)
+    if call.shape == "wide" and not single:
         expected = f"the release has {len(plan.cliques)} tables: say shape := 'long', or buy one table as release := 'another name'"
         raise ArgumentError("shape", "wide", expected)
-    return one and call.columns is not None and call.shape != "long"
+    return single and call.columns is not None and call.shape != "long"
 
 
 def ordered(tables: Mapping[Clique, IntArray], domain: Domain, order: list[int]) -> tuple[Mapping[Clique, IntArray], Domain]:
@@ -79,13 +80,13 @@ def ordered(tables: Mapping[Clique, IntArray], domain: Domain, order: list[int])
     if order == sorted(order):
         return tables, domain
     lengths = sorted({len(clique) for clique in tables})
-    found: dict[Clique, IntArray] = {}
+    reordered: dict[Clique, IntArray] = {}
     for clique in itertools.chain.from_iterable(itertools.combinations(range(len(order)), k) for k in lengths):
         positions = [order[place] for place in clique]
         here = tuple(sorted(positions))
         if here in tables:
-            found[clique] = tables[here].transpose([here.index(position) for position in positions])
-    return found, Domain(tuple(domain.attributes[position] for position in order))
+            reordered[clique] = tables[here].transpose([here.index(position) for position in positions])
+    return reordered, Domain(tuple(domain.attributes[position] for position in order))
 
 
 def write_wide(cursor: duckdb.DuckDBPyConnection, table: IntArray, domain: Domain, band: int, path: Path) -> None:
@@ -151,13 +152,13 @@ def _columns(attribute: Attribute) -> dict[str, list[str | None]]:
     """Return the texts of each column of an attribute, one per code."""
     rest: list[str | None] = [None] * (attribute.size - attribute.values)
     if attribute.kind == "categorical":
-        found = {attribute.name: [*attribute.categories, *rest]}
+        texts = {attribute.name: [*attribute.categories, *rest]}
     else:
         lower, upper = bounds(attribute)
-        found = {f"{attribute.name}_lower": [*lower, *rest], f"{attribute.name}_upper": [*upper, *rest]}
+        texts = {f"{attribute.name}_lower": [*lower, *rest], f"{attribute.name}_upper": [*upper, *rest]}
     if attribute.outside == "other":
-        found[f"{attribute.name}_other"] = [str(code == attribute.other_code).lower() for code in range(attribute.size)]
-    return found
+        texts[f"{attribute.name}_other"] = [str(code == attribute.other_code).lower() for code in range(attribute.size)]
+    return texts
 
 
 def bounds(attribute: Attribute) -> tuple[list[str], list[str]]:

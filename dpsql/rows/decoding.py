@@ -120,11 +120,11 @@ def _decoded(
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
     def arrays(block: Codes, own: np.random.Generator, stop: Stop) -> Columns:
-        found: Columns = {}
+        columns: Columns = {}
         for i, decoder in enumerate(decoders):
             stop.check()
-            found.update(decoder.arrays(block[:, i], own))
-        return found
+            columns.update(decoder.arrays(block[:, i], own))
+        return columns
 
     def frame(block: Codes, own: np.random.Generator, stop: Stop) -> pd.DataFrame:
         return pd.DataFrame(arrays(block, own, stop), copy=False)
@@ -137,9 +137,9 @@ def _decoded(
         parts = [(block, next(own)) for block in _taken(batch)]
         frames = []
         # Repairs run on the one cursor, block by block; the generator of a block goes on where decoding it has ended.
-        for (block, after), found in zip(parts, drawn([_task(arrays, *part) for part in parts]), strict=True):
-            frames.append(pd.DataFrame(mend(block, found, after), copy=False))
-            del block, found
+        for (block, after), values in zip(parts, drawn([_task(arrays, *part) for part in parts]), strict=True):
+            frames.append(pd.DataFrame(mend(block, values, after), copy=False))
+            del block, values
         parts.clear()
         yield _taken(frames)
 
@@ -168,28 +168,28 @@ def _batches(blocks: Iterable[Codes], width: int, row_bytes: int) -> Iterator[li
 
 def _taken(batch: list[Made]) -> list[Made]:
     """Empty a list and return what it held: a generator that waits must not keep the rows that it gave away."""
-    taken = batch.copy()
+    contents = batch.copy()
     batch.clear()
-    return taken
+    return contents
 
 
 def _groups(blocks: Iterable[Codes], width: int, rows: int) -> Iterator[Codes]:
     """Join and split blocks to this many rows, each column contiguous; yield at least one, so that an empty table has columns."""
     waiting: list[Codes] = []
-    held, yielded = 0, False
+    length, yielded = 0, False
     for block in blocks:
         if block.ndim != 2 or block.shape[1] != width:
             raise ValueError(f"block of shape {block.shape}: (rows, {width}) is required")
         rest = block
         del block
         while len(rest):
-            piece, rest = rest[: rows - held], rest[rows - held :]
-            held += len(piece)
+            piece, rest = rest[: rows - length], rest[rows - length :]
+            length += len(piece)
             waiting.append(piece)
             rest = rest if len(rest) else _NOTHING
             del piece
-            if held == rows:
-                held, yielded = 0, True
+            if length == rows:
+                length, yielded = 0, True
                 yield _joined(_taken(waiting), width)
     if waiting or not yielded:
         yield _joined(_taken(waiting), width)
@@ -234,15 +234,15 @@ def one_hot_names(domain: Domain) -> list[str]:
     ['a=x', 'a=X (2)', 'a=NULL']
     """
     names: list[str] = []
-    taken: set[str] = set()
+    used: set[str] = set()
     for attribute in domain.attributes:
         for label in attribute.labels():
             plain = name = f"{attribute.name}={'NULL' if label is None else label}"
             number = 1
-            while name.lower() in taken:
+            while name.lower() in used:
                 number += 1
                 name = f"{plain} ({number})"
-            taken.add(name.lower())
+            used.add(name.lower())
             names.append(name)
     return names
 

@@ -46,21 +46,22 @@ def rows(context: Context, bought: Release, count: int | None, seed: int | None,
     """
     _check_model(bought)
     with context.instance.lock(f"draw {bought.path}"):
+        # With a number of rows the file of a draw is known before the model is fitted.
         if count is not None:
             path = _path(bought, count, seed)
             if path.exists():
                 return path
-        model, wanted = _model_and_rows(context, bought, count, progress)
-        path = _path(bought, wanted, seed)
+        model, size = _model_and_rows(context, bought, count, progress)
+        path = _path(bought, size, seed)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with progress.stage(DRAWING):
-                rng, blocks, mend = blocks_of(context.cursor, bought, model, wanted, seed)
+                rng, blocks, mend = blocks_of(context.cursor, bought, model, size, seed)
                 if one_hot(bought):
-                    decoding.write_one_hot(context.cursor, blocks, model.domain, path, wanted)
+                    decoding.write_one_hot(context.cursor, blocks, model.domain, path, size)
                 else:
                     decoding.write_rows(
-                        context.cursor, blocks, model.domain, rng, path, wanted, mend, model.histograms
+                        context.cursor, blocks, model.domain, rng, path, size, mend, model.histograms
                     )
         return path
 
@@ -75,8 +76,8 @@ def _check_model(bought: Release) -> None:
 
 def _model_and_rows(context: Context, bought: Release, count: int | None, progress: Progress) -> tuple[Fitted, int]:
     with progress.stage("fit"):
-        found = fitted(context.cursor, bought)
-    return found, methods.get(bought.plan.method or "").total(found.model) if count is None else count
+        model = fitted(context.cursor, bought)
+    return model, methods.get(bought.plan.method or "").total(model.model) if count is None else count
 
 
 def relation(bought: Release, path: Path) -> str:
@@ -126,8 +127,8 @@ def reported(context: Context, bought: Release) -> Path:
         plan = bought.plan
         method = cast("TupleMethod", methods.get(plan.method or ""))
         keys, counts = method.aggregates(bought.statistics(context.cursor), plan.options)
-        wanted = method.tuples(plan.domain, plan.options)
-        index = tuple_index(wanted.sizes, wanted.length)
+        tuples = method.tuples(plan.domain, plan.options)
+        index = tuple_index(tuples.sizes, tuples.length)
         names = multi_value.origins(plan.domain, plan.options)
         listing.write_tuples(context.cursor, keys, counts, index, plan.domain, names, path)
 
@@ -158,15 +159,16 @@ def into(context: Context, bought: Release, count: int | None, seed: int | None,
     """
     _check_model(bought)
     with context.instance.lock(f"draw {bought.path}"):
+        # The same call twice writes once: the table says which draw it holds.
         if count is not None and check_target(context, name) == _marker(bought, count, seed):
             return count
-        found, wanted = _model_and_rows(context, bought, count, progress)
-        if check_target(context, name) == _marker(bought, wanted, seed):
-            return wanted
+        model, size = _model_and_rows(context, bought, count, progress)
+        if check_target(context, name) == _marker(bought, size, seed):
+            return size
         try:
             with progress.stage(DRAWING):
                 context.cursor.execute("BEGIN")
-                _fill(context, bought, found, wanted, seed, identifier(*table_name(context, name)))
+                _fill(context, bought, model, size, seed, identifier(*table_name(context, name)))
                 with progress.stage("writing"):
                     run(context.cursor, "COMMIT")
         except duckdb.Error as error:
@@ -175,7 +177,7 @@ def into(context: Context, bought: Release, count: int | None, seed: int | None,
         except BaseException:
             rollback(context.cursor)
             raise
-        return wanted
+        return size
 
 
 def _marker(bought: Release, count: int, seed: int | None) -> str:
@@ -183,23 +185,23 @@ def _marker(bought: Release, count: int, seed: int | None) -> str:
     return f"{_MADE}{bought.identifier}, {_path(bought, count, seed).name}"
 
 
-def _fill(context: Context, bought: Release, found: Fitted, wanted: int, seed: int | None, quoted: str) -> None:
+def _fill(context: Context, bought: Release, model: Fitted, size: int, seed: int | None, quoted: str) -> None:
     """Create the table with the rows of a draw, from its file where that is there already."""
-    path, sink = _path(bought, wanted, seed), TableSink(quoted)
+    path, sink = _path(bought, size, seed), TableSink(quoted)
     if path.exists():
         sink.add(context.cursor, f"FROM {relation(bought, path)}")
     else:
-        rng, blocks, mend = blocks_of(context.cursor, bought, found, wanted, seed)
+        rng, blocks, mend = blocks_of(context.cursor, bought, model, size, seed)
         if one_hot(bought):
-            decoding.put_one_hot(context.cursor, blocks, found.domain, sink, wanted)
+            decoding.put_one_hot(context.cursor, blocks, model.domain, sink, size)
         else:
             # What the store's reader gets, see `relation`; the values of an open domain are in the model's domain alone.
-            domain, options = found.domain, bought.plan.options
+            domain, options = model.domain, bought.plan.options
             decoding.put_rows(
-                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), wanted,
-                mend, found.histograms,
+                context.cursor, blocks, domain, rng, sink, lambda query: multi_value.joined_sql(query, domain, options), size,
+                mend, model.histograms,
             )
-    context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, wanted, seed))}")
+    context.cursor.execute(f"COMMENT ON TABLE {quoted} IS {literal(_marker(bought, size, seed))}")
 
 
 def check_target(context: Context, name: str) -> str:
@@ -260,7 +262,7 @@ def bought(context: Context, books: Books, name: str) -> Release | None:
         It is not stored (yet), or its file is not the one that the ledger knows: nothing else is shown in its place.
     """
     ledgers = (Ledger(books, source, context.user) for source in books.sources_of(name))
-    return next((found for ledger in ledgers if (found := of_ledger(context, ledger, name)) is not None), None)
+    return next((known for ledger in ledgers if (known := of_ledger(context, ledger, name)) is not None), None)
 
 
 def of_ledger(context: Context, ledger: Ledger, name: str) -> Release | None:
@@ -305,14 +307,15 @@ def find(context: Context, identifier_: str) -> Release:
     refused: ReleaseError | None = None
     for book in every_book if identifier_ in sold else ():
         try:
-            found = bought(context, book, identifier_)
+            purchase = bought(context, book, identifier_)
         except ReleaseError as error:
             refused = refused or error
             continue
-        if found is not None:
-            return found
+        if purchase is not None:
+            return purchase
     if refused is not None:
         raise refused
+    # What no book sold may still be a file of the store, such as an imported release.
     stores = dict.fromkeys(context.store(database) for database in context.databases())
     files = [item for store in stores for item in identity.stored_files(store)]
     same = {path.name: path for known, path in files if known == identifier_}

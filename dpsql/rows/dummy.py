@@ -69,8 +69,8 @@ def most_rows(domain: Domain) -> int:
 def units(rows: int, most: int, seed: int) -> list[int]:
     """Return whose row each row is, as numbers from 1 on: a unit has from one row to ``most``, at most ten, one after the other."""
     sizes = np.random.default_rng([seed, 1]).integers(1, min(most, _MOST_ROWS_OF_A_UNIT) + 1, rows)
-    found: list[int] = np.repeat(np.arange(1, rows + 1), sizes)[:rows].tolist()
-    return found
+    owners: list[int] = np.repeat(np.arange(1, rows + 1), sizes)[:rows].tolist()
+    return owners
 
 
 def identity(sql_type: str, number: int) -> str:
@@ -102,12 +102,12 @@ def _inside(domain: Domain) -> Domain:
 
 
 def _codes(domain: Domain, rows: int, rng: np.random.Generator) -> Codes:
-    found = np.empty((rows, len(domain.attributes)), np.int32)
+    codes = np.empty((rows, len(domain.attributes)), np.int32)
     for place, attribute in enumerate(domain.attributes):
-        found[:, place] = rng.integers(0, attribute.values, rows)
+        codes[:, place] = rng.integers(0, attribute.values, rows)
         if attribute.null_code is not None:
-            found[rng.random(rows) < _NULLS, place] = attribute.null_code
-    return found
+            codes[rng.random(rows) < _NULLS, place] = attribute.null_code
+    return codes
 
 
 def _obeying(
@@ -136,5 +136,5 @@ def _texts(
     frame = pd.DataFrame({**arrays, _ROW: np.arange(rows)}, copy=False)
     texts = [f'{cast(d.expression(), "VARCHAR").sql(dialect="duckdb")} AS "c{place}"' for place, d in enumerate(decoders)]
     select = f"SELECT {', '.join(texts)} FROM "  # noqa: S608 -- expressions of ours
-    found = fetched(cursor, select, f" ORDER BY {identifier(_ROW)} ASC", frame)
-    return list(zip(*(found[f"c{place}"].tolist() for place in range(len(decoders))), strict=True))
+    columns = fetched(cursor, select, f" ORDER BY {identifier(_ROW)} ASC", frame)
+    return list(zip(*(columns[f"c{place}"].tolist() for place in range(len(decoders))), strict=True))

@@ -90,6 +90,7 @@ def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Model:
         standard_deviation(plan.mechanism, scale) / linked.one(block)
         for scale, block in zip(plan.scales, linked.blocks, strict=True)
     ]
+    # Codes that nobody has, as far as the tables can say, get no share: noise alone shall make no rows.
     none = nested_classes.absent(linked.blocks, values, deviations, _undeclared(linked))
     total = statistics.total
     units = units_of(linked, values, deviations) if total is None else float(total)
@@ -145,10 +146,10 @@ def described(bought: Release) -> Described:
 
 def made_up(linked: LinkedPlan) -> tuple[Described, Model]:
     """Return what gives made-up rows of a plan, of its types alone: no rule holds, and no release is looked at."""
-    found = _bounded(linked)
-    tables = tuple(replace(table, rules=(), checks=(), across=(), counted=(), order=None) for table in found.tables)
-    found = replace(found, tables=tables, blocks=())
-    return Described(found, "rehearsal", {}), Model(nested_classes.uniform(found.shape), 1)
+    bounded = _bounded(linked)
+    tables = tuple(replace(table, rules=(), checks=(), across=(), counted=(), order=None) for table in bounded.tables)
+    bounded = replace(bounded, tables=tables, blocks=())
+    return Described(bounded, "rehearsal", {}), Model(nested_classes.uniform(bounded.shape), 1)
 
 
 def check_rules(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> None:
@@ -158,11 +159,11 @@ def check_rules(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> None:
     ------
     DomainError
     """
-    found = _bounded(linked)
-    for place, table in enumerate(found.tables):
-        joined = found.joined(place)
+    bounded = _bounded(linked)
+    for place, table in enumerate(bounded.tables):
+        joined = bounded.joined(place)
         rules = [*(stored(text) for text in table.rules), *joined.rules]
-        for needed in necessary(found.counted(place), table.most) or [[]]:
+        for needed in necessary(bounded.counted(place), table.most) or [[]]:
             check_found(cursor, joined.domain, [*rules, *needed], table.name)
 
 
@@ -200,12 +201,12 @@ class Drawing:
     """
 
     def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, wanted: Described, model: Model, units: int, seed: int | None
+        self, cursor: duckdb.DuckDBPyConnection, description: Described, model: Model, units: int, seed: int | None
     ) -> None:
-        self.plan, self._model, self._units = wanted.linked, model, units
-        self._seeds = [seed or 0, _seed(wanted.identifier)]
+        self.plan, self._model, self._units = description.linked, model, units
+        self._seeds = [seed or 0, _seed(description.identifier)]
         self.rows = [0] * len(self.plan.tables)
-        inside = wanted.inside
+        inside = description.inside
         self._inside: list[dict[str, Histogram]] = [
             {a.name: inside[place] for i, a in enumerate(table.domain.attributes) if (place := self.plan.place(t, i)) in inside}
             for t, table in enumerate(self.plan.tables)
@@ -214,6 +215,7 @@ class Drawing:
             [Decoder(a, f"v{i}", self._inside[t].get(a.name)) for i, a in enumerate(table.domain.attributes)]
             for t, table in enumerate(self.plan.tables)
         ]
+        # What is ordered is drawn with the rows: its decoder is told the values, part by part.
         self._placed: dict[int, Placed] = {}
         for t, table in enumerate(self.plan.tables):
             if table.order_place is not None:
@@ -223,11 +225,12 @@ class Drawing:
         self._places = {table.name: place for place, table in enumerate(self.plan.tables)}
         self._named = {self._places[name] for joined in self._above.values() for name, _ in joined.above}
         self._counting = {
-            place: Counting(cursor, self.plan, place, partial(self._spare, place), wanted.identifier)
+            place: Counting(cursor, self.plan, place, partial(self._spare, place), description.identifier)
             for place, table in enumerate(self.plan.tables)
             if table.counted
         }
-        self._menders = [self._mender(cursor, place, wanted.identifier) for place in range(len(self.plan.tables))]
+        self._menders = [self._mender(cursor, place, description.identifier) for place in range(len(self.plan.tables))]
+        # Repairs may change what rows are ordered by: such tables are put in order again before they are written.
         ruled = {place for place, mending in enumerate(self._menders) if mending is not None}
         self._sorted = {place for place, table in enumerate(self.plan.tables) if table.order is not None and place in ruled}
 
@@ -269,6 +272,7 @@ class Drawing:
         for drawn in nested_classes.draw_parts(self._model.fitted, self._units, np.random.default_rng(self._seeds)):
             keys: list[IntArray] = []
             for place, rows, block in self._blocks(drawn, rng):
+                # A table without rows in this part yields no block, but its children look their keys up in its place.
                 while len(keys) <= place:
                     keys.append(self._keys(len(keys), drawn, keys))
                 table, order = self.plan.tables[place], None
@@ -281,18 +285,18 @@ class Drawing:
                     arrays[LINK] = links if order is None else links[order]
                 arrays.update(self._own(place, block, slice(None) if order is None else order))
                 yield Part(place, pd.DataFrame(arrays, copy=False))
-            for place, found in enumerate(drawn):
-                self.rows[place] += len(found.codes)
+            for place, drawn_rows in enumerate(drawn):
+                self.rows[place] += len(drawn_rows.codes)
 
     def _keys(self, place: int, drawn: list[Drawn], keys: list[IntArray]) -> IntArray:
         """Return the keys of the rows of a part."""
         table, rows = self.plan.tables[place], drawn[place]
         if table.parent is not None and table.link in table.keys:
-            found: IntArray = keys[table.parent][rows.parent]
+            own: IntArray = keys[table.parent][rows.parent]
         else:
-            found = np.arange(len(rows.codes), dtype=np.int64) + self.rows[place] + 1
-        check_range(table, int(found.max()) if len(found) else 0)
-        return found
+            own = np.arange(len(rows.codes), dtype=np.int64) + self.rows[place] + 1
+        check_range(table, int(own.max()) if len(own) else 0)
+        return own
 
     def _order(self, place: int, parent: IntArray, block: Block) -> IntArray:
         """Return which row stands in a place, where rules may have changed values that rows are ordered by."""
@@ -314,23 +318,24 @@ class Drawing:
 
     def _obeying(self, drawn: list[Drawn], rng: np.random.Generator) -> list[Drawn]:
         """Return the codes of rows that obey the rules."""
-        found: list[Drawn] = []
+        mended: list[Drawn] = []
         for place, some, block in self._blocks(drawn, rng):
-            while len(found) <= place:
-                found.append(_copied(drawn[len(found)]))
+            while len(mended) <= place:
+                mended.append(_copied(drawn[len(mended)]))
             columns, ordered = len(self.plan.tables[place].domain.attributes), self.plan.tables[place].order_place
-            codes, order = found[place].codes, found[place].order
+            codes, order = mended[place].codes, mended[place].order
             for i, changed in block.changed().items():
                 if i >= columns:
                     continue
                 if order is not None and i == ordered:
                     order[some] = np.where(changed == codes[some, i], order[some], np.nan)
                 codes[some, i] = changed
-        found += [_copied(rows) for rows in drawn[len(found) :]]
+        mended += [_copied(rows) for rows in drawn[len(mended) :]]
+        # Rows may have been given up: the numbers of rows below follow those that are left.
         for place in {**self._above, **self._counting}:
             parent, fan_out = self.plan.shape.parent(place), self.plan.shape.fan_out(place)
-            found[parent].codes[:, fan_out] = np.bincount(found[place].parent, minlength=len(found[parent].codes))
-        return found
+            mended[parent].codes[:, fan_out] = np.bincount(mended[place].parent, minlength=len(mended[parent].codes))
+        return mended
 
     def _blocks(self, drawn: list[Drawn], rng: np.random.Generator) -> Iterator[tuple[int, slice, Block]]:
         """Yield the rows of a part, decoded and repaired: the table, which of its rows, and the block.
@@ -343,6 +348,7 @@ class Drawing:
         whole: dict[int, Block] = {}  # of tables that rules of others name
         for place, rows in enumerate(drawn):
             columns = len(self.plan.tables[place].domain.attributes)
+            # Rules of several rows have to see all rows of a part; all other tables go block by block.
             at_once = place in self._named | self._sorted or place in self._above or place in self._counting
             step = max(len(rows.codes), 1) if at_once else _ROWS
             for start in range(0, len(rows.codes), step):
@@ -377,28 +383,28 @@ class Drawing:
         count = len(self.plan.tables[place].domain.attributes)
         added = []
         for k, (name, position) in enumerate(self._above[place].above):
-            at, rows, wanted = self.plan.tables[place].parent, drawn[place].parent[some], self._places[name]
-            while at is not None and at != wanted:
+            at, rows, target = self.plan.tables[place].parent, drawn[place].parent[some], self._places[name]
+            while at is not None and at != target:
                 rows, at = drawn[at].parent[rows], self.plan.tables[at].parent
-            block = whole[wanted]
+            block = whole[target]
             added.append(block.codes(position)[rows])
             prefix = f"v{position}"
-            taken = block.take(position, rows)
-            arrays = {**arrays, **{f"v{count + k}{key.removeprefix(prefix)}": array for key, array in taken.items()}}
+            columns = block.take(position, rows)
+            arrays = {**arrays, **{f"v{count + k}{key.removeprefix(prefix)}": array for key, array in columns.items()}}
         return np.column_stack([codes, *added]), arrays
 
     def _own(self, place: int, block: Block, rows: slice | IntArray) -> Columns:
         """Return the arrays of a table's own columns in some rows."""
-        found: Columns = {}
+        columns: Columns = {}
         for i in range(len(self.plan.tables[place].domain.attributes)):
-            found.update(block.take(i, rows))
-        return found
+            columns.update(block.take(i, rows))
+        return columns
 
     def _values(self, place: int, codes: Codes, rng: np.random.Generator) -> Columns:
-        found: Columns = {}
+        columns: Columns = {}
         for i, decoder in enumerate(self._decoders[place]):
-            found.update(decoder.arrays(np.ascontiguousarray(codes[:, i]), rng))
-        return found
+            columns.update(decoder.arrays(np.ascontiguousarray(codes[:, i]), rng))
+        return columns
 
 
 def _with_marks(codes: Codes, arrays: Columns, marks: Codes) -> tuple[Codes, Columns]:

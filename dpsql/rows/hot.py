@@ -24,13 +24,13 @@ _COMPARED = 12
 def codes_of(block: npt.NDArray[np.integer], domain: Domain, positions: list[int]) -> tuple[Codes, npt.NDArray[np.bool_]]:
     """Return the codes of some attributes, and which rows hold exactly one value of each, both of shape (rows, m)."""
     ends = np.cumsum((0, *domain.sizes))
-    found = np.zeros((len(block), len(domain.sizes)), np.int32, order="F")
-    single = np.zeros(found.shape, bool)
+    codes = np.zeros((len(block), len(domain.sizes)), np.int32, order="F")
+    single = np.zeros(codes.shape, bool)
     for position in positions:
         part = block[:, ends[position] : ends[position + 1]]
-        found[:, position] = part.argmax(axis=1)
+        codes[:, position] = part.argmax(axis=1)
         single[:, position] = part.sum(axis=1, dtype=np.int64) == 1
-    return found, single
+    return codes, single
 
 
 def mended(
@@ -56,9 +56,9 @@ def _written(
     changed = rows.changed()
     if not changed:
         return block
-    found = np.array(block)
+    written = np.array(block)
     for position, now in changed.items():
         moved = np.flatnonzero(now != codes[:, position])
-        found[moved[:, None], np.arange(ends[position], ends[position + 1])] = 0
-        found[moved, ends[position] + now[moved]] = 1
-    return found
+        written[moved[:, None], np.arange(ends[position], ends[position + 1])] = 0
+        written[moved, ends[position] + now[moved]] = 1
+    return written

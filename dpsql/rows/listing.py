@@ -157,16 +157,16 @@ def _regroup(
 ) -> Iterator[npt.NDArray[np.integer]]:
     """Join small blocks and split large ones; yield at least one block, so that an empty table has its columns."""
     waiting: list[npt.NDArray[np.generic]] = []
-    held, yielded = 0, False
+    length, yielded = 0, False
     for block in blocks:
         if block.ndim != 2 or block.shape[1] != width:
             raise ValueError(f"block of shape {block.shape}: (rows, {width}) is required")
         for start in range(0, len(block), _PART_ROWS):
             piece = block[start : start + _PART_ROWS]
-            if held and held + len(piece) > _PART_ROWS:
+            if length and length + len(piece) > _PART_ROWS:
                 yield np.concatenate(waiting).astype(dtype, copy=False)
-                waiting, held, yielded = [], 0, True
+                waiting, length, yielded = [], 0, True
             waiting.append(piece)
-            held += len(piece)
+            length += len(piece)
     if waiting or not yielded:
         yield np.concatenate([np.empty((0, width), dtype), *waiting]).astype(dtype, copy=False)

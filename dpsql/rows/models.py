@@ -57,5 +57,5 @@ def _fit(cursor: duckdb.DuckDBPyConnection, bought: Release) -> Fitted:
     if plan.rules:
         statistics = shaped(cursor, statistics, plan.domain, [stored(text) for text in plan.rules])
     inside = {plan.domain.names[position]: histogram for position, histogram in placed(statistics).items()}
-    found = methods.get(plan.method or "").fit(statistics, plan.options)
-    return Fitted(found, output_domain(plan, statistics.values), inside)
+    model = methods.get(plan.method or "").fit(statistics, plan.options)
+    return Fitted(model, output_domain(plan, statistics.values), inside)

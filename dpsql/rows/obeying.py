@@ -122,8 +122,8 @@ def check_found(cursor: duckdb.DuckDBPyConnection, domain: Domain, rules: Sequen
     DomainError
     """
     kept = [rule for rule in rules if effect(cursor, rule, domain).kind != ALWAYS]
-    found = Mender(cursor, domain, kept, lambda: np.zeros((0, len(domain.attributes)), np.int32), source, _NONE)
-    found.check_found()
+    mending = Mender(cursor, domain, kept, lambda: np.zeros((0, len(domain.attributes)), np.int32), source, _NONE)
+    mending.check_found()
 
 
 class Mender:
@@ -194,11 +194,11 @@ class Mender:
     def check_found(self) -> None:
         """Refuse rules that hardly any made-up row obeys; nothing is fixed."""
         for group in self._groups:
-            rng, found = np.random.default_rng(0), 0
+            rng, obeying = np.random.default_rng(0), 0
             for _ in range(_FOUND_TIMES):
                 pool = self._made_up(group, rng)
-                found += int(group.obey(pool).sum()) if len(pool) else 0
-                if found >= _FOUND_LEAST:
+                obeying += int(group.obey(pool).sum()) if len(pool) else 0
+                if obeying >= _FOUND_LEAST:
                     break
             else:
                 raise DomainError(
@@ -259,6 +259,7 @@ class Mender:
                 left = group.fit(block, broken, self._made_up(group, rng), group.free, rng)
             else:
                 left = self._chosen(group, block, broken, rng)
+            # Only draws that mend nothing count: a single row that fits is reason to go on.
             tried = tried + len(broken) * fitted(len(broken)) if len(left) == len(broken) else 0
             broken = left
         return broken

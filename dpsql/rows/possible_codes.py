@@ -42,11 +42,11 @@ class PossibleCodes:
     @multiplies
     def near(self, block: Block) -> FloatArray:
         """Return how many codes of all rows of a block make, instead of one of a combination of codes, a possible one of it."""
-        found = np.zeros(self.cells.shape)
+        ways = np.zeros(self.cells.shape)
         for axis, position in enumerate(self.positions):
-            held = np.bincount(block.codes(position), minlength=self.cells.shape[axis])
-            found += np.expand_dims(np.tensordot(held, self.cells, (0, axis)), axis)
-        return found
+            counts = np.bincount(block.codes(position), minlength=self.cells.shape[axis])
+            ways += np.expand_dims(np.tensordot(counts, self.cells, (0, axis)), axis)
+        return ways
 
     def fitting(
         self, block: Block, broken: Places, donors: Places, rng: np.random.Generator, count: int, *, both: bool = True
@@ -60,30 +60,31 @@ class PossibleCodes:
         combined = self._combined(block, donors)
         order = rng.permutation(len(donors))
         order = order[np.argsort(combined[order], kind="stable")]
-        theirs, start, held = np.unique(combined[order], return_index=True, return_counts=True)
+        theirs, start, numbers = np.unique(combined[order], return_index=True, return_counts=True)
         if len(own) * len(theirs) > _MOST_PAIRS:
             some = np.sort(rng.choice(len(theirs), max(_MOST_PAIRS // len(own), 1), replace=False))
-            theirs, start, held = theirs[some], start[some], held[some]
+            theirs, start, numbers = theirs[some], start[some], numbers[some]
         left, right = np.unravel_index(own, shape), np.unravel_index(theirs, shape)
         may = np.zeros((len(own), len(theirs)), bool)
         for axis in range(self.free):
-            one = self._with_any(right, axis)[:, left[axis]].T
-            may |= (one & self._with_any(left, axis)[:, right[axis]]) if both else one
+            ours = self._with_any(right, axis)[:, left[axis]].T
+            may |= (ours & self._with_any(left, axis)[:, right[axis]]) if both else ours
+        # A row that no donor suits draws from all of them, so that each row gets as many.
         may[~may.any(axis=1)] = True
-        sums = np.cumsum(may * held, axis=1)  # a row of numbers of donors after the other, each begun where the last one ended
+        sums = np.cumsum(may * numbers, axis=1)  # a row of numbers of donors after the other, each begun where the last one ended
         ends = np.cumsum(sums[:, -1])
         begun = (ends - sums[:, -1])[which, None]
-        wanted = begun + np.floor(rng.random((len(broken), count)) * sums[which, -1:]).astype(np.int64)
-        flat = np.searchsorted((sums + (ends - sums[:, -1])[:, None]).ravel(), wanted.ravel(), side="right")
-        place = flat.reshape(wanted.shape) % len(theirs)
-        inside = np.floor(rng.random(wanted.shape) * held[place]).astype(np.int64)
+        drawn = begun + np.floor(rng.random((len(broken), count)) * sums[which, -1:]).astype(np.int64)
+        flat = np.searchsorted((sums + (ends - sums[:, -1])[:, None]).ravel(), drawn.ravel(), side="right")
+        place = flat.reshape(drawn.shape) % len(theirs)
+        inside = np.floor(rng.random(drawn.shape) * numbers[place]).astype(np.int64)
         return np.asarray(donors[order[start[place] + inside]])
 
     def _with_any(self, codes: Sequence[Places], axis: int) -> Mask:
         """Return of combinations of codes whether a row may obey that has another code of one axis, for each, shape (n, codes)."""
         every = np.arange(self.cells.shape[axis])
-        found = self.cells[tuple(every if a == axis else own[:, None] for a, own in enumerate(codes))]
-        return np.broadcast_to(found, (len(codes[axis]), every.size))
+        may = self.cells[tuple(every if a == axis else own[:, None] for a, own in enumerate(codes))]
+        return np.broadcast_to(may, (len(codes[axis]), every.size))
 
     def _combined(self, block: Block, rows: Places) -> Places:
         """Return the number of the combination of codes of each row."""

@@ -29,12 +29,12 @@ class Recent(Generic[Made]):
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = make()
+        fresh = make()
         with self._guard:
-            self._kept[key] = made
+            self._kept[key] = fresh
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
-        return made
+        return fresh
 
     def clear(self) -> None:
         """Keep nothing."""

@@ -100,11 +100,11 @@ class Group:
 
     def partly_broken(self, block: Block, single: Mask) -> Mask:
         """Return which rows without one value of every column break a rule all of whose columns have one."""
-        found = np.zeros(len(block), bool)
+        broken = np.zeros(len(block), bool)
         verdicts = self._evaluator.verdicts(self._values(block, slice(None)), len(block))
         for positions, verdict in zip(self._of_rule, verdicts, strict=True):
-            found |= (verdict == FALSE) & single[:, positions].all(axis=1)
-        return found & ~single[:, self.positions].all(axis=1)
+            broken |= (verdict == FALSE) & single[:, positions].all(axis=1)
+        return broken & ~single[:, self.positions].all(axis=1)
 
     def _obey(self, values: Columns, rows: int) -> Mask:
         return self._evaluator.obey(values, rows)
@@ -176,8 +176,8 @@ class Group:
                 part = slice(start, start + step)
                 partners[part], columns[part] = self._best(block, broken[part], candidates[part], others)
             once = np.zeros(len(broken), bool)  # a row is exchanged with one row at a time
-            found = np.flatnonzero(partners >= 0)
-            once[found[np.unique(partners[found], return_index=True)[1]]] = True
+            matched = np.flatnonzero(partners >= 0)
+            once[matched[np.unique(partners[matched], return_index=True)[1]]] = True
             for number, position in enumerate(self.free):
                 here = once & (columns == number)
                 _swap(block, position, broken[here], partners[here])
@@ -243,10 +243,10 @@ class Group:
             scores = np.where(same, len(compared), whole - same)
             scores = np.where(feasible.reshape(shape), scores, -1)
             place = scores.argmax(axis=1)
-            found = scores[np.arange(len(broken)), place]
-            better = found > score
+            highest = scores[np.arange(len(broken)), place]
+            better = highest > score
             best[better] = candidates[np.arange(len(broken)), place][better]
-            column[better], score[better] = number, found[better]
+            column[better], score[better] = number, highest[better]
         return best, column
 
     def replace(
@@ -263,16 +263,17 @@ class Group:
             position = self.free[k % len(self.free)]
             alike = _same_code(pool.codes(position), block.codes(position)[broken], donors, rng)
             candidates[:, k] = np.where(alike >= 0, alike, candidates[:, k])
+        # Agreement on the rules' own columns decides, that on the others breaks ties.
         own = agreement(block, broken, pool, candidates, self.free).astype(np.int64)
         others = [position for position in others if position not in set(self.free)]
         scores = own * (len(others) + 1) + agreement(block, broken, pool, candidates, others)
         place = (scores + rng.random(scores.shape)).argmax(axis=1)
-        taken = candidates[np.arange(len(broken)), place]
-        self._take(block, broken, pool, taken)
+        partners = candidates[np.arange(len(broken)), place]
+        self._take(block, broken, pool, partners)
 
-    def _take(self, block: Block, rows: Places, pool: Block, taken: Places) -> None:
+    def _take(self, block: Block, rows: Places, pool: Block, partners: Places) -> None:
         for position in self.free:
-            block.put(position, rows, pool.codes(position)[taken], pool.take(position, taken))
+            block.put(position, rows, pool.codes(position)[partners], pool.take(position, partners))
 
     def fit(
         self, block: Block, broken: Places, pool: Block, compared: Sequence[int], rng: np.random.Generator
@@ -294,9 +295,9 @@ class Group:
         values |= {name: array for position in self.fixed for name, array in block.take(position, mine).items()}
         feasible = self._obey(values, len(mine)).reshape(candidates.shape)
         place = np.where(feasible, agreement(block, rows, pool, candidates, alike), -1).argmax(axis=1)
-        found = feasible[np.arange(len(rows)), place]
-        self._take(block, rows[found], pool, candidates[np.arange(len(rows)), place][found])
-        left: Places = rows[~found]
+        repaired = feasible[np.arange(len(rows)), place]
+        self._take(block, rows[repaired], pool, candidates[np.arange(len(rows)), place][repaired])
+        left: Places = rows[~repaired]
         return left
 
 
@@ -305,13 +306,13 @@ def fitted(broken: int) -> int:
     return min(max(AT_ONCE // broken, _CANDIDATES), _MOST_FITTED)
 
 
-def _same_code(codes: Codes, wanted: Codes, donors: Places, rng: np.random.Generator) -> Places:
+def _same_code(codes: Codes, targets: Codes, donors: Places, rng: np.random.Generator) -> Places:
     """Return for each wanted code one of the donors that have it, at random; -1 where none has. ``codes``: of the donors' block."""
     shuffled = rng.permutation(donors)
     shuffled = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    held = codes[shuffled]
-    first, behind = np.searchsorted(held, wanted), np.searchsorted(held, wanted, side="right")
-    place = first + (rng.random(len(wanted)) * (behind - first)).astype(np.intp)
+    sorted_codes = codes[shuffled]
+    first, behind = np.searchsorted(sorted_codes, targets), np.searchsorted(sorted_codes, targets, side="right")
+    place = first + (rng.random(len(targets)) * (behind - first)).astype(np.intp)
     return np.where(behind > first, shuffled[np.minimum(place, len(shuffled) - 1)], -1)
 
 

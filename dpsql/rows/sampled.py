@@ -29,7 +29,7 @@ def one_hot(bought: Release) -> bool:
 
 
 def blocks_of(
-    cursor: duckdb.DuckDBPyConnection, bought: Release, found: Fitted, wanted: int, seed: int | None
+    cursor: duckdb.DuckDBPyConnection, bought: Release, model: Fitted, size: int, seed: int | None
 ) -> tuple[np.random.Generator, Blocks, Mend | None]:
     """Return the generator of a draw, its blocks of codes or of one-hot rows, and what makes decoded rows obey the rules.
 
@@ -37,35 +37,35 @@ def blocks_of(
     ----------
     cursor : DuckDB cursor
         Evaluates rules on synthetic rows; no table is read.
-    wanted : int
+    size : int
         Number of rows.
     seed : int or None
         The same seed gives the same rows; None is a fixed seed of the release.
     """
     own = [seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)]
     rng = np.random.default_rng(own)
-    blocks = _sampled(bought, found, wanted, rng)
+    blocks = _sampled(bought, model, size, rng)
     rules = bought.plan.rules
-    spare = partial(_spare, bought, found, [*own, 1])
-    mending = mender(cursor, found.domain, rules, spare, bought.identifier, found.histograms) if rules else None
+    spare = partial(_spare, bought, model, [*own, 1])
+    mending = mender(cursor, model.domain, rules, spare, bought.identifier, model.histograms) if rules else None
     if mending is None:
         return rng, blocks, None
     if one_hot(bought):
-        return rng, hot.mended(blocks, found.domain, mending, np.random.default_rng([*own, 2])), None
+        return rng, hot.mended(blocks, model.domain, mending, np.random.default_rng([*own, 2])), None
     return rng, blocks, mending.mended
 
 
-def _sampled(bought: Release, found: Fitted, wanted: int, rng: np.random.Generator) -> Blocks:
+def _sampled(bought: Release, model: Fitted, size: int, rng: np.random.Generator) -> Blocks:
     method = methods.get(bought.plan.method or "")
     if one_hot(bought):
-        return cast("OneHotMethod", method).sample_one_hot(found.model, wanted, rng)
-    return method.sample(found.model, wanted, rng)
+        return cast("OneHotMethod", method).sample_one_hot(model.model, size, rng)
+    return method.sample(model.model, size, rng)
 
 
-def _spare(bought: Release, found: Fitted, seeds: list[int]) -> npt.NDArray[np.integer]:
+def _spare(bought: Release, model: Fitted, seeds: list[int]) -> npt.NDArray[np.integer]:
     """Return codes of some other rows of the model."""
-    domain = found.domain
-    blocks = list(_sampled(bought, found, _SPARE_ROWS, np.random.default_rng(seeds)))
+    domain = model.domain
+    blocks = list(_sampled(bought, model, _SPARE_ROWS, np.random.default_rng(seeds)))
     if one_hot(bought):
         read = [hot.codes_of(block, domain, list(range(len(domain.sizes)))) for block in blocks]
         blocks = [codes[single.all(axis=1)] for codes, single in read]

@@ -41,7 +41,7 @@ def schema_name(context: Context, name: str) -> tuple[str, str]:
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise ArgumentError("into_schema", name, 'the name of a schema is required: synth, census.synth or "odd name"')
     database, schema = [context.database][: 2 - len(parts)] + parts
-    known = {fold(found): found for found in context.databases()}
+    known = {fold(attached): attached for attached in context.databases()}
     if fold(database) not in known:
         raise ArgumentError("into_schema", name, f"there is no database {database!r}; ATTACH it, or name the schema alone")
     if fold(schema) == SCHEMA or fold(schema) in _SYSTEM:
@@ -69,13 +69,13 @@ def check_target(context: Context, name: str, tables: list[str]) -> dict[str, st
         "WHERE database_name = ? AND system.main.lower(schema_name) = system.main.lower(?)",
         [database, schema],
     ).fetchall()
-    there = {fold(str(found)): str(comment or "") for found, comment in rows}
+    comments = {fold(str(existing)): str(comment or "") for existing, comment in rows}
     for table in tables:
-        if not there.get(fold(table), _MADE).startswith(_MADE):
+        if not comments.get(fold(table), _MADE).startswith(_MADE):
             raise ArgumentError(
                 "into_schema", name, f"has a table {table!r} that dpsql did not make; choose another schema, or drop it"
             )
-    return {fold(table): there[fold(table)] for table in tables if fold(table) in there}
+    return {fold(table): comments[fold(table)] for table in tables if fold(table) in comments}
 
 
 def write(
@@ -107,13 +107,14 @@ def write(
     with context.instance.lock(f"schema {database} {fold(schema)}"):
         with progress.stage("fit"):
             model = model_of(context.cursor, bought)
-        wanted = model.units if units is None else units
-        marker = f"{_MADE}{bought.identifier}, {mark(bought)}.{wanted}-units.seed-{seed or 0}"
-        there = check_target(context, name, [table.name for table in linked.tables])
-        if [there.get(fold(table.name)) for table in linked.tables] != [marker] * len(linked.tables):
-            drawing = Drawing(context.cursor, described(bought), model, wanted, seed)
+        number = model.units if units is None else units
+        marker = f"{_MADE}{bought.identifier}, {mark(bought)}.{number}-units.seed-{seed or 0}"
+        existing = check_target(context, name, [table.name for table in linked.tables])
+        # Unless every table says that it holds this very draw.
+        if [existing.get(fold(table.name)) for table in linked.tables] != [marker] * len(linked.tables):
+            drawing = Drawing(context.cursor, described(bought), model, number, seed)
             with _whole(context, name):
-                _create(context, linked, (database, schema), there)
+                _create(context, linked, (database, schema), existing)
                 with progress.stage("sampling and writing"):
                     _insert(context, drawing, (database, schema))
                     for table in linked.tables:
@@ -134,12 +135,13 @@ def rehearse(context: Context, linked: LinkedPlan, name: str) -> None:
     """
     place = schema_name(context, name)
     with context.instance.lock(f"schema {place[0]} {fold(place[1])}"):
-        there = check_target(context, name, [table.name for table in linked.tables])
-        wanted, model = made_up(linked)
+        existing = check_target(context, name, [table.name for table in linked.tables])
+        rehearsal, model = made_up(linked)
+        # Twice, so that replacing tables that are there already is tried as well.
         with _whole(context, name):
-            _create(context, linked, place, there)
-            _create(context, wanted.linked, place, {fold(table.name): "" for table in linked.tables})
-            _insert(context, Drawing(context.cursor, wanted, model, _REHEARSED, None), place)
+            _create(context, linked, place, existing)
+            _create(context, rehearsal.linked, place, {fold(table.name): "" for table in linked.tables})
+            _insert(context, Drawing(context.cursor, rehearsal, model, _REHEARSED, None), place)
             context.cursor.execute("ROLLBACK")
 
 
@@ -160,12 +162,12 @@ def _whole(context: Context, name: str) -> Iterator[None]:
         raise
 
 
-def _create(context: Context, linked: LinkedPlan, place: tuple[str, str], there: Mapping[str, str]) -> None:
+def _create(context: Context, linked: LinkedPlan, place: tuple[str, str], existing: Mapping[str, str]) -> None:
     """Make the tables, in the place of those that are there."""
     cursor = context.cursor
     cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(*place)}")
     for table in reversed(linked.tables):
-        if fold(table.name) in there:
+        if fold(table.name) in existing:
             cursor.execute(f"DROP TABLE {identifier(*place, table.name)}")
     cursor.execute(f"USE {identifier(*place)}")  # DuckDB before 2.0 finds the parent of a FOREIGN KEY on the search path alone
     try:
@@ -211,13 +213,13 @@ def _answer(
     context: Context, plan: LinkedPlan, place: tuple[str, str], release: str
 ) -> list[tuple[str, int, str | None, str]]:
     """Return the tables of a draw, with their rows, which are synthetic."""
-    found = []
+    listed = []
     for table in plan.tables:
         quoted = identifier(*place, table.name)
         row = context.cursor.execute(f"SELECT count(*) FROM {quoted}").fetchone()  # noqa: S608
         parent = None if table.parent is None else identifier(*place, plan.tables[table.parent].name)
-        found.append((quoted, int(row[0]) if row else 0, parent, release))
-    return found
+        listed.append((quoted, int(row[0]) if row else 0, parent, release))
+    return listed
 
 
 def _roll_back(context: Context) -> None:

@@ -34,12 +34,12 @@ def counts(linked: LinkedPlan, blocks: Sequence[Block], parts: Iterable[Sequence
     list of float arrays
         Of the blocks' shapes. Every unit adds 1 to a block at most; of independent tables every row adds 1.
     """
-    found = [np.zeros(block.shape(linked.shape)) for block in blocks]
+    tables = [np.zeros(block.shape(linked.shape)) for block in blocks]
     for drawn in parts:
         part = _Part(linked, drawn)
-        for table, block in zip(found, blocks, strict=True):
+        for table, block in zip(tables, blocks, strict=True):
             table += part.count(block)
-    return found
+    return tables
 
 
 class _Part:

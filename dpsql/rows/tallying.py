@@ -43,13 +43,13 @@ class Tally:
 
     def rows(self) -> int:
         """Return the number of rows."""
-        found = guarded(self._cursor, f"SELECT count(*) FROM {identifier(self._name)}").fetchone()  # noqa: S608 -- quoted
-        return int(found[0]) if found else 0
+        row = guarded(self._cursor, f"SELECT count(*) FROM {identifier(self._name)}").fetchone()  # noqa: S608 -- quoted
+        return int(row[0]) if row else 0
 
     def counts(self, cliques: Sequence[Clique]) -> Mapping[Clique, FloatArray]:
         """Return the contingency table of each clique, one axis per attribute."""
         sizes = self._domain.sizes
-        found: dict[Clique, FloatArray] = {clique: np.zeros([sizes[i] for i in clique]) for clique in cliques}
+        tables: dict[Clique, FloatArray] = {clique: np.zeros([sizes[i] for i in clique]) for clique in cliques}
         for start in range(0, len(cliques), _BATCH):
             batch = cliques[start : start + _BATCH]
             queries = [self._query(position, clique) for position, clique in enumerate(batch)]
@@ -58,8 +58,8 @@ class Tally:
             which, cell, n = (np.asarray(fetched[name], dtype=np.int64) for name in ("t", "cell", "n"))
             for position, clique in enumerate(batch):
                 here = which == position
-                found[clique].ravel()[cell[here]] = n[here]
-        return found
+                tables[clique].ravel()[cell[here]] = n[here]
+        return tables
 
     def _query(self, position: int, clique: Clique) -> exp.Select:
         """Return (position, number of the cell, row-major, count)."""

@@ -111,10 +111,10 @@ def write(
 @contextmanager
 def visible(cursor: duckdb.DuckDBPyConnection, frames: Frames) -> Iterator[None]:
     """Register frames where the session does not let DuckDB find variables, which it counts as access from outside, too."""
-    found = cursor.execute(
+    settings = cursor.execute(
         "SELECT current_setting('python_enable_replacements') AND current_setting('enable_external_access')"
     ).fetchall()
-    named = [] if found[0][0] else list(zip(FRAMES, frames, strict=False))
+    named = [] if settings[0][0] else list(zip(FRAMES, frames, strict=False))
     for name, frame in named:
         cursor.register(name, frame)
     try:

@@ -56,7 +56,7 @@ def emptied(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan, values: Seque
 
 def _zeros(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> list[_Zeros]:
     """Return the impossible cells of columns and of pairs of columns; of a pair across tables the one above comes first."""
-    found: list[_Zeros] = []
+    zeros: list[_Zeros] = []
     names = {table.name: place for place, table in enumerate(linked.tables)}
     for place, table in enumerate(linked.tables):
         if not table.rules and not table.across:
@@ -68,10 +68,10 @@ def _zeros(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> list[_Zeros
         for rule in rules:
             shown = effect(cursor, rule, joined.domain)
             if shown.impossible is not None:
-                found.append(_ordered([columns[position] for position in shown.positions], shown.impossible, rows))
+                zeros.append(_ordered([columns[position] for position in shown.positions], shown.impossible, rows))
         for some in together(rules) if table.parent is not None else ():
-            found += _barren(cursor, linked, place, some, joined.domain, columns)
-    return found
+            zeros += _barren(cursor, linked, place, some, joined.domain, columns)
+    return zeros
 
 
 def _barren(
@@ -93,13 +93,14 @@ def _barren(
     parent = linked.shape.parent(place)
     number = (parent, linked.shape.fan_out(place))
     some = np.arange(linked.tables[place].most + 1) > 0
-    found = []
+    zeros = []
     for axis, column in enumerate(above):
         never: Cells = np.asarray(np.moveaxis(barren, axis, 0).reshape(barren.shape[axis], -1).all(axis=1))
+        # No row is below such a code: cells with one are zero, and so are numbers of rows other than none.
         if never.any():
-            found.append(_Zeros((column,), never, rows))
-            found.append(_Zeros((column, number), never[:, None] & some, frozenset([parent])))
-    return found
+            zeros.append(_Zeros((column,), never, rows))
+            zeros.append(_Zeros((column, number), never[:, None] & some, frozenset([parent])))
+    return zeros
 
 
 def _ordered(columns: Sequence[_Column], cells: Cells, tables: frozenset[int]) -> _Zeros:
@@ -113,12 +114,12 @@ def _without(block: Block, value: FloatArray, zeros: Sequence[_Zeros]) -> FloatA
     if block.kind in ("gap", "sibling", "next"):  # of two rows: a rule says what holds for one
         return value
     columns = tuple(column for column in (block.left, block.right) if column is not None)
-    for one in zeros:
-        if block.table not in one.tables:
+    for impossible in zeros:
+        if block.table not in impossible.tables:
             continue
-        if one.columns == columns:
-            value = np.where(one.cells, 0.0, value)
-        elif len(one.columns) == 1 and one.columns[0] in columns:
-            axis = 1 - columns.index(one.columns[0])
-            value = np.where(np.expand_dims(one.cells, axis) if len(columns) == 2 else one.cells, 0.0, value)
+        if impossible.columns == columns:
+            value = np.where(impossible.cells, 0.0, value)
+        elif len(impossible.columns) == 1 and impossible.columns[0] in columns:
+            axis = 1 - columns.index(impossible.columns[0])
+            value = np.where(np.expand_dims(impossible.cells, axis) if len(columns) == 2 else impossible.cells, 0.0, value)
     return value

@@ -82,25 +82,26 @@ def read(text: str, own: tuple[str, Sequence[str]], above: Mapping[str, Sequence
     """
     tree = tree_of(text)
     tables = {fold(name): name for name in above}
-    found: dict[Column, None] = {}
+    used: dict[Column, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
         table, name = _place(column)
         named = None if table is None else tables.get(fold(table))
+        # A name without a table is looked for among the own columns first, then above, the nearest table first.
         places: list[str | None] = [None, *above] if table is None else [named]
         if table is not None and named is None and fold(table) != fold(own[0]):
             _refuse(text, f"{table!r} is neither {own[0]!r} nor a table above it, which are {list(above)!r}")
         chosen = next((at for at in (_spelled(place, name, own[1], above) for place in places) if at is not None), None)
         if chosen is None:
-            known = [*own[1], *(f"{one}.{other}" for one, columns in above.items() for other in columns)]
+            known = [*own[1], *(f"{parent}.{label}" for parent, columns in above.items() for label in columns)]
             _refuse(text, f"{name!r} is not a column of the source or of a table above it; there are {known[:40]!r}")
         column.set("this", exp.to_identifier(chosen[1], quoted=True))
         column.set("table", None if chosen[0] is None else exp.to_identifier(chosen[0], quoted=True))
-        found[chosen] = None
-    if not found:
+        used[chosen] = None
+    if not used:
         _refuse(text, "looks at no column; write what holds for every row, e.g. 'visit_at >= date_of_birth'")
-    if all(table is None for table, _ in found):
-        return Rule(render(tree), tuple(name for _, name in found))
-    return Across(render(tree), tuple(found))
+    if all(table is None for table, _ in used):
+        return Rule(render(tree), tuple(name for _, name in used))
+    return Across(render(tree), tuple(used))
 
 
 def is_across(text: str) -> bool:
@@ -119,15 +120,15 @@ def stored(text: str) -> Across:
     ArgumentError
     """
     tree = tree_of(text)
-    found: dict[Column, None] = {}
+    columns: dict[Column, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
         table, name = _place(column)
         column.set("this", exp.to_identifier(name, quoted=True))
         column.set("table", None if table is None else exp.to_identifier(table, quoted=True))
-        found[table, name] = None
-    if all(table is None for table, _ in found):
+        columns[table, name] = None
+    if all(table is None for table, _ in columns):
         _refuse(text, "is no rule across tables")
-    return Across(render(tree), tuple(found))
+    return Across(render(tree), tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def joined(rules: Sequence[Across], own: Domain, above: Mapping[str, Domain]) ->
     above : mapping of str to Domain
         By the names of the tables above.
     """
-    taken = {fold(name) for name in own.names}
+    used = {fold(name) for name in own.names}
     names: dict[Column, str] = {(None, name): name for name in own.names}
     added, places = [], []
     for table, name in dict.fromkeys(place for rule in rules for place in rule.columns):
@@ -166,9 +167,9 @@ def joined(rules: Sequence[Across], own: Domain, above: Mapping[str, Domain]) ->
             continue
         position = {known: at for at, known in enumerate(above[table].names)}[name]
         called = f"{table}.{name}"
-        while fold(called) in taken:
+        while fold(called) in used:
             called += "_"
-        taken.add(fold(called))
+        used.add(fold(called))
         names[table, name] = called
         added.append(replace(above[table].attributes[position], name=called))
         places.append((table, position))
@@ -184,14 +185,14 @@ def of_table(rule: Rule | Across, table: str | None) -> Across:
     '"t"."a" > 3'
     """
     tree = tree_of(rule.text)
-    found: dict[Column, None] = {}
+    columns: dict[Column, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
         above, name = _place(column)
         if above is None and table is not None:
             above = table
             column.set("table", exp.to_identifier(table, quoted=True))
-        found[above, name] = None
-    return Across(render(tree), tuple(found))
+        columns[above, name] = None
+    return Across(render(tree), tuple(columns))
 
 
 def _place(column: exp.Column) -> Column:
@@ -201,8 +202,8 @@ def _place(column: exp.Column) -> Column:
 def _spelled(table: str | None, name: str, own: Sequence[str], above: Mapping[str, Sequence[str]]) -> Column | None:
     """Return a column of a table as it is spelled there; None where there is none."""
     columns = own if table is None else above[table]
-    found = next((one for one in columns if fold(one) == fold(name)), None)
-    return None if found is None else (table, found)
+    spelling = next((column for column in columns if fold(column) == fold(name)), None)
+    return None if spelling is None else (table, spelling)
 
 
 def _refuse(text: str, expected: str) -> NoReturn:

@@ -88,22 +88,22 @@ def read(text: str, own: tuple[str, Sequence[str]], above: Mapping[str, Sequence
 
     Examples
     --------
-    >>> found = read("count(*) filter (a = 1) <= 1", ("t", ["A"]), {})
-    >>> found.text, found.columns
+    >>> rule = read("count(*) filter (a = 1) <= 1", ("t", ["A"]), {})
+    >>> rule.text, rule.columns
     ('count(*) FILTER (WHERE "A" = 1) <= 1', ('A',))
     >>> read("a <= 1", ("t", ["a"]), {}) is None
     True
     """
-    taken = _taken(text)
-    if taken is None:
+    parts = _taken(text)
+    if parts is None:
         return None
     try:
-        found = across.read(taken[0], own, above)
+        rule = across.read(parts[0], own, above)
     except ArgumentError as error:
         raise ArgumentError("rule", text, error.expected) from None
-    if not isinstance(found, Rule):
-        _refuse(text, f"{found.shown()!r}: the condition looks at columns of the counted row alone")
-    return Counted(found, taken[1])
+    if not isinstance(rule, Rule):
+        _refuse(text, f"{rule.shown()!r}: the condition looks at columns of the counted row alone")
+    return Counted(rule, parts[1])
 
 
 def is_counted(text: str) -> bool:
@@ -121,10 +121,10 @@ def stored(text: str) -> Counted:
     ------
     ArgumentError
     """
-    taken = _taken(text)
-    if taken is None:
+    parts = _taken(text)
+    if parts is None:
         _refuse(text, _FORM)
-    return Counted(grammar.stored(taken[0]), taken[1])
+    return Counted(grammar.stored(parts[0]), parts[1])
 
 
 def _taken(text: str) -> tuple[str, bool] | None:
@@ -134,8 +134,9 @@ def _taken(text: str) -> tuple[str, bool] | None:
     tree = expression_of(text)
     if not any(_counts(node) for node in tree.find_all(exp.Filter)):
         return None
-    counting, one, where = tree.args.get("this"), tree.args.get("expression"), None
-    if type(tree) in _SIGNS and _counts(counting) and type(one) is exp.Literal and not one.is_string and one.name == "1":
+    # One form counts rows: count(*) with a filter beside the literal 1; any other use of such a count is refused.
+    counting, limit, where = tree.args.get("this"), tree.args.get("expression"), None
+    if type(tree) in _SIGNS and _counts(counting) and type(limit) is exp.Literal and not limit.is_string and limit.name == "1":
         assert isinstance(counting, exp.Filter)  # noqa: S101 -- for the type checker
         called, where = counting.this.expressions, counting.expression
         if len(called) != 1 or type(called[0]) is not exp.Star or any(called[0].args.values()):
@@ -154,20 +155,20 @@ def _counts(node: object) -> bool:
 
 
 @dataclass(frozen=True)
-class _Held(Rule):
+class _OneRow(Rule):
     """A condition, or that it is not fulfilled, as a rule: false where the condition is NULL."""
 
-    wanted: bool = True
+    counted: bool = True
 
     @property
     def tree(self) -> exp.Expression:
-        held = exp.Coalesce(this=super().tree)
-        return held if self.wanted else exp.Not(this=held)
+        condition = exp.Coalesce(this=super().tree)
+        return condition if self.counted else exp.Not(this=condition)
 
 
-def held(counted: Counted, wanted: bool) -> Rule:
+def one_row(rule: Counted, counted: bool) -> Rule:
     """Return the rule of one row that it is counted, or that it is not. Only for `dpsql.rules.reasoning` and the evaluator."""
-    return _Held(counted.condition.text, counted.condition.columns, wanted)
+    return _OneRow(rule.condition.text, rule.condition.columns, counted)
 
 
 @dataclass(frozen=True)
@@ -193,14 +194,14 @@ def marked(rules: Sequence[Counted], domain: Domain) -> tuple[Domain, list[Rule]
 
     Whoever keeps these attributes as they are, and obeys these rules, changes no count.
     """
-    attributes, found = list(domain.attributes), []
+    attributes, marks = list(domain.attributes), []
     for number, rule in enumerate(rules):
         name = f"counted {number}"
         while name in domain.names:
             name += "_"
         attributes.append(Attribute(name, "BOOLEAN", "categorical", ("false", "true"), nullable=False))
-        found.append(_Marked(rule.condition.text, (*rule.columns, name), name))
-    return Domain(tuple(attributes)), list(found)
+        marks.append(_Marked(rule.condition.text, (*rule.columns, name), name))
+    return Domain(tuple(attributes)), list(marks)
 
 
 @dataclass(frozen=True)
@@ -230,10 +231,10 @@ def decided(cursor: duckdb.DuckDBPyConnection, counted: Counted, domain: Domain)
     """
     positions = places(counted.condition, domain)
     known = [domain.attributes[position] for position in positions]
-    found = outcomes(cursor, counted.condition, [a.bounded if a.automatic else a for a in known])
-    if found is None or ((found & MAY_TRUE) & (found & (MAY_FALSE | MAY_NULL) != 0)).any():
+    may = outcomes(cursor, counted.condition, [a.bounded if a.automatic else a for a in known])
+    if may is None or ((may & MAY_TRUE) & (may & (MAY_FALSE | MAY_NULL) != 0)).any():
         return None
-    return Decided(positions, found == MAY_TRUE)
+    return Decided(positions, may == MAY_TRUE)
 
 
 def undecided(counted: Counted, domain: Domain, source: str) -> str:
@@ -268,10 +269,10 @@ def necessary(rules: Sequence[Counted], most: int) -> list[list[Rule]]:
     most : int
         Rows of one parent at most.
     """
-    exact = [held(one, wanted=True) for one in rules if one.exactly]
+    exact = [one_row(rule, counted=True) for rule in rules if rule.exactly]
     if most == 1:
         return [exact] if exact else []
-    return [[one] for one in [*exact, *(held(one, wanted=False) for one in rules)]]
+    return [[rule] for rule in [*exact, *(one_row(rule, counted=False) for rule in rules)]]
 
 
 def contradicted(
@@ -290,7 +291,7 @@ def contradicted(
             attributes = [domain.attributes[position] for position in known]
             cells = possible(cursor, some, [a.bounded if a.automatic else a for a in attributes])
             if cells is not None and not cells.any():
-                what = "no row" if isinstance(needed[0], _Held) and needed[0].wanted else "no second row of a parent"
+                what = "no row" if isinstance(needed[0], _OneRow) and needed[0].counted else "no second row of a parent"
                 listed = "; ".join(rule.text for rule in some)[:400]
                 return f"no values of the declared domains obey {listed}, so there could be {what} that counting rules allow"
     return None

@@ -74,12 +74,12 @@ def effect(cursor: duckdb.DuckDBPyConnection, rule: Rule, domain: Domain) -> Eff
     attributes = [domain.attributes[position] for position in positions]
     if math.prod(attribute.size for attribute in attributes) > MOST_CELLS:
         return Effect(ROWS, positions)
-    found = outcomes(cursor, rule, attributes)
-    if found is None:
+    may = outcomes(cursor, rule, attributes)
+    if may is None:
         return Effect(ROWS, positions)
-    if not (found & MAY_FALSE).any():
+    if not (may & MAY_FALSE).any():
         return Effect(ALWAYS, positions)
-    impossible = found == MAY_FALSE
+    impossible = may == MAY_FALSE
     return Effect(TABLES, positions, impossible) if len(positions) <= 2 and impossible.any() else Effect(ROWS, positions)
 
 
@@ -107,28 +107,28 @@ def shaped(cursor: duckdb.DuckDBPyConnection, statistics: Statistics, domain: Do
 
 def _zeros(effects: Sequence[Effect]) -> dict[Clique, Cells]:
     """Return the impossible cells of each pair and of each attribute; a code that goes with no other one is impossible itself."""
-    found: dict[Clique, Cells] = {}
-    for one in effects:
-        if one.impossible is not None:
-            found[one.positions] = found.get(one.positions, np.zeros_like(one.impossible)) | one.impossible
-    for positions, impossible in list(found.items()):
+    zeros: dict[Clique, Cells] = {}
+    for on_cells in effects:
+        if on_cells.impossible is not None:
+            zeros[on_cells.positions] = zeros.get(on_cells.positions, np.zeros_like(on_cells.impossible)) | on_cells.impossible
+    for positions, impossible in list(zeros.items()):
         for axis, position in enumerate(positions if len(positions) == 2 else ()):
             never = impossible.all(axis=1 - axis)
             if never.any():
-                found[(position,)] = found.get((position,), np.zeros_like(never)) | never
-    return found
+                zeros[(position,)] = zeros.get((position,), np.zeros_like(never)) | never
+    return zeros
 
 
 def _coarse(statistics: Statistics, zeros: dict[Clique, Cells]) -> dict[Clique, IntArray]:
     """Return the coarse tables, zero where every pair of codes of two groups is impossible."""
-    given, found = statistics.coarse, dict(statistics.coarse.tables)
-    for pair, table in given.tables.items():
+    coarse, tables = statistics.coarse, dict(statistics.coarse.tables)
+    for pair, table in coarse.tables.items():
         possible = np.ones([statistics.sizes[i] for i in pair], bool)
         for positions, impossible in zeros.items():
             if set(positions) <= set(pair):
                 possible &= ~spread(impossible, positions, pair)
         reached = np.zeros(table.shape, bool)
-        rows, columns = (np.asarray(given.groups[i]) for i in pair)
+        rows, columns = (np.asarray(coarse.groups[i]) for i in pair)
         np.logical_or.at(reached, (rows[:, None], columns[None, :]), possible)
-        found[pair] = np.where(reached, table, 0)
-    return found
+        tables[pair] = np.where(reached, table, 0)
+    return tables

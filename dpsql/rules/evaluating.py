@@ -89,24 +89,25 @@ class Evaluator:
     def obey(self, arrays: Columns, rows: int) -> npt.NDArray[np.bool_]:
         """Return which rows obey all expressions."""
         every = " AND ".join(f"(({text}) IS DISTINCT FROM false)" for text in self._texts) or "true"
-        found = self._run(arrays, rows, [f"({every})::TINYINT AS t0"])
-        return np.asarray(found[0] == TRUE)
+        verdicts = self._run(arrays, rows, [f"({every})::TINYINT AS t0"])
+        return np.asarray(verdicts[0] == TRUE)
 
     def verdicts(self, arrays: Columns, rows: int) -> list[Verdicts]:
         """Return what each expression is of each row: `TRUE`, `FALSE` or `NULL`."""
         return self._run(arrays, rows, [f"coalesce(({text})::TINYINT, {NULL}) AS t{i}" for i, text in enumerate(self._texts)])
 
-    def _run(self, arrays: Columns, rows: int, wanted: Sequence[str]) -> list[Verdicts]:
+    def _run(self, arrays: Columns, rows: int, texts: Sequence[str]) -> list[Verdicts]:
         import pandas as pd  # loaded when needed: pandas takes .3 s
 
         frame = pd.DataFrame({**arrays, _ROW: np.arange(rows, dtype=np.int64)}, copy=False)
         row = identifier(_ROW)
-        found = fetched(self._cursor, f"SELECT {', '.join([*wanted, row])} FROM ({self._inner}", "))", frame)  # noqa: S608 -- checked
-        order = np.asarray(found[_ROW])
+        before = f"SELECT {', '.join([*texts, row])} FROM ({self._inner}"  # noqa: S608 -- checked
+        columns = fetched(self._cursor, before, "))", frame)
+        order = np.asarray(columns[_ROW])
         verdicts = []
-        for i in range(len(wanted)):
+        for i in range(len(texts)):
             placed = np.empty(rows, np.int8)
-            placed[order] = np.asarray(found[f"t{i}"])
+            placed[order] = np.asarray(columns[f"t{i}"])
             verdicts.append(placed)
         return verdicts
 

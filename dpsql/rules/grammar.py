@@ -124,17 +124,17 @@ def read(text: str, columns: Sequence[str]) -> Rule:
     """
     tree = _parsed(text)
     spelled = {fold(name): name for name in columns}
-    found: dict[str, None] = {}
+    used: dict[str, None] = {}
     for column in list(tree.find_all(exp.Column, bfs=False)):
         _check_plain(text, column)
         name = spelled.get(fold(column.name))
         if name is None:
             _refuse(text, f"{column.name!r} is not a column of the source; it has {list(columns)[:40]!r}")
         column.set("this", exp.to_identifier(name, quoted=True))
-        found[name] = None
-    if not found:
+        used[name] = None
+    if not used:
         _refuse(text, "looks at no column; write what holds for every row, e.g. 'visit_at >= date_of_birth'")
-    return Rule(render(tree), tuple(found))
+    return Rule(render(tree), tuple(used))
 
 
 def stored(text: str) -> Rule:
@@ -167,8 +167,8 @@ def tree_of(text: str) -> exp.Expression:
 
 def _check_plain(text: str, column: exp.Column) -> None:
     if column.args.get("table") is not None:
-        said = "a rule names columns of the source itself; a rule of a linked table also those of the tables above it"
-        _refuse(text, f"{column.table!r}.{column.name!r}: {said}")
+        allowed = "a rule names columns of the source itself; a rule of a linked table also those of the tables above it"
+        _refuse(text, f"{column.table!r}.{column.name!r}: {allowed}")
 
 
 def render(tree: exp.Expression) -> str:
@@ -208,8 +208,8 @@ def expression_of(text: str) -> exp.Expression:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST or "\0" in text:
         raise ArgumentError("rule", text, f"a boolean expression of up to {LONGEST} characters is required, e.g. 'a <= b'")
     try:
-        found = [one for one in sqlglot.parse(f"SELECT ({text}\n)", dialect=StrictDuckDB) if one is not None]
-        select = found[0] if len(found) == 1 else None
+        statements = [statement for statement in sqlglot.parse(f"SELECT ({text}\n)", dialect=StrictDuckDB) if statement is not None]
+        select = statements[0] if len(statements) == 1 else None
     except (SqlglotError, RecursionError):
         select = None
     listed = select.expressions if isinstance(select, exp.Select) and _used(select) == {"expressions"} else []
@@ -228,11 +228,11 @@ def _plain(tree: exp.Expression) -> exp.Expression:
     for node in list(root.find_all(exp.Paren)):
         if node.parent is not None and type(node.parent) in (exp.And, exp.Or, exp.Paren) and type(node.this) in _OF_ONE_PIECE:
             node.replace(node.this)
-    found: exp.Expression = root.this
-    while type(found) is exp.Paren:
-        found = found.this
-    found.pop()
-    return found
+    plain: exp.Expression = root.this
+    while type(plain) is exp.Paren:
+        plain = plain.this
+    plain.pop()
+    return plain
 
 
 def _check(text: str, node: exp.Expression) -> None:

@@ -32,13 +32,13 @@ def possible(cursor: duckdb.DuckDBPyConnection, rules: Sequence[Rule], attribute
     """
     if math.prod(attribute.size for attribute in attributes) > MOST_CELLS:
         return None
-    found = np.ones([attribute.size for attribute in attributes], bool)
+    combinations = np.ones([attribute.size for attribute in attributes], bool)
     for rule in rules:
         cells = outcomes(cursor, rule, attributes)
         if cells is None:
             return None
-        found &= cells != MAY_FALSE
-    return found
+        combinations &= cells != MAY_FALSE
+    return combinations
 
 
 class Choices:
@@ -81,4 +81,4 @@ class Choices:
         """Return codes of each free axis, at random among those that are possible beside a combination that has some."""
         which = np.floor(rng.random(len(places)) * self._count[places]).astype(np.int64)
         flat = self._chosen[self._start[places] + np.minimum(which, self._count[places] - 1)]
-        return [np.asarray(one, np.int64) for one in np.unravel_index(flat, self._sizes)] if self._sizes else []
+        return [np.asarray(codes, np.int64) for codes in np.unravel_index(flat, self._sizes)] if self._sizes else []

@@ -60,8 +60,8 @@ def outcomes(cursor: duckdb.DuckDBPyConnection, rule: Rule, attributes: Sequence
     shape = tuple(attribute.size for attribute in attributes)
     if math.prod(shape) > MOST_CELLS:
         return None
-    found = _Cells(cursor, attributes).sets(rule.tree)
-    whole: Outcomes = np.ascontiguousarray(np.broadcast_to(found, shape))
+    sets = _Cells(cursor, attributes).sets(rule.tree)
+    whole: Outcomes = np.ascontiguousarray(np.broadcast_to(sets, shape))
     return whole
 
 
@@ -99,6 +99,7 @@ class _Cells:
             inner = self.sets(node.this)
             false: Outcomes = np.where(inner & (MAY_FALSE | MAY_NULL), MAY_FALSE, np.uint8(0))
             return (inner & MAY_TRUE) | false
+        # Where every code is one value DuckDB itself decides; from here on ranges are compared.
         exact = self._exact(node)
         if exact is not None:
             return exact
@@ -117,13 +118,13 @@ class _Cells:
 
     def _listed(self, node: exp.Expression) -> Outcomes:
         """Return the outcomes of IN, which is a disjunction, but is NULL as a whole where one of its parts would raise."""
-        found, null = self._constant(MAY_FALSE), self._constant(np.uint8(0))
+        among, null = self._constant(MAY_FALSE), self._constant(np.uint8(0))
         for value in node.expressions:
             equal = self._compared(exp.EQ(this=node.this, expression=value))
             if equal is None:
                 return self._constant(_ANY)
-            found, null = _not(_and(_not(found), _not(equal))), null | (equal & MAY_NULL)
-        return found | null
+            among, null = _not(_and(_not(among), _not(equal))), null | (equal & MAY_NULL)
+        return among | null
 
     def _constant(self, outcome: np.uint8) -> Outcomes:
         return np.full([1] * self._axes, outcome, np.uint8)
@@ -131,7 +132,7 @@ class _Cells:
     def _exact(self, node: exp.Expression) -> Outcomes | None:
         """Return what a part comes out as where all its columns have one value per code; None where they have not."""
         names = {column.name for column in node.find_all(exp.Column)}
-        used = sorted((self._attributes[name] for name in names), key=lambda found: found[0])
+        used = sorted((self._attributes[name] for name in names), key=lambda pair: pair[0])
         if math.prod(a.size for _, a in used) > MOST_CELLS or not all(single_valued(a) for _, a in used):
             return None
         sizes = [a.size for _, a in used]
@@ -184,12 +185,12 @@ def _rounded(left: Term, right: Term) -> tuple[Term, Term]:
     return _to_single(left), _to_single(right)
 
 
-def _to_single(found: Term) -> Term:
+def _to_single(side: Term) -> Term:
     with np.errstate(over="ignore"):
-        low, high = found.low.astype(np.float32), found.high.astype(np.float32)
-    below = np.where(low > found.low, np.nextafter(low, np.float32(-np.inf)), low)
-    above = np.where(high < found.high, np.nextafter(high, np.float32(np.inf)), high)
-    return replace(found, low=below.astype(np.float64), high=above.astype(np.float64))
+        low, high = side.low.astype(np.float32), side.high.astype(np.float32)
+    below = np.where(low > side.low, np.nextafter(low, np.float32(-np.inf)), low)
+    above = np.where(high < side.high, np.nextafter(high, np.float32(np.inf)), high)
+    return replace(side, low=below.astype(np.float64), high=above.astype(np.float64))
 
 
 def _ordered(kind: type[exp.Expression], left: Term, right: Term) -> Outcomes:
@@ -207,15 +208,15 @@ def _ordered(kind: type[exp.Expression], left: Term, right: Term) -> Outcomes:
     }
     may_true, may_false = may[kind]
     value, null = left.value & right.value, left.null | right.null
-    found: Outcomes = (
+    sets: Outcomes = (
         np.where(may_true & value, MAY_TRUE, 0) | np.where(may_false & value, MAY_FALSE, 0) | np.where(null, MAY_NULL, 0)
     ).astype(np.uint8)
-    return found
+    return sets
 
 
 def _not(sets: Outcomes) -> Outcomes:
-    found: Outcomes = np.array([0, 2, 1, 3, 4, 6, 5, 7], np.uint8)[sets]
-    return found
+    negated: Outcomes = np.array([0, 2, 1, 3, 4, 6, 5, 7], np.uint8)[sets]
+    return negated
 
 
 def _and(a: Outcomes, b: Outcomes) -> Outcomes:
@@ -225,5 +226,5 @@ def _and(a: Outcomes, b: Outcomes) -> Outcomes:
     beside = ((a & MAY_NULL) & np.where(b & (MAY_TRUE | MAY_NULL), MAY_NULL, 0)) | (
         (b & MAY_NULL) & np.where(a & (MAY_TRUE | MAY_NULL), MAY_NULL, 0)
     )
-    found: Outcomes = (both | either | beside).astype(np.uint8)
-    return found
+    conjunction: Outcomes = (both | either | beside).astype(np.uint8)
+    return conjunction

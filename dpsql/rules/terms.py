@@ -176,28 +176,28 @@ def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
 
 
 def _constant(node: exp.Literal, axes: int) -> Term | None:
-    one, no = np.ones([1] * axes, bool), np.zeros([1] * axes, bool)
+    yes, no = np.ones([1] * axes, bool), np.zeros([1] * axes, bool)
     zero = np.zeros([1] * axes)
     if node.is_string:
-        return Term(zero, zero, no, one, "text", text=node.name)
+        return Term(zero, zero, no, yes, "text", text=node.name)
     try:
         low, high = outward(exact(node.name))
     except ValueError:
         return None
-    return Term(zero + low, zero + high, no, one, "number")
+    return Term(zero + low, zero + high, no, yes, "number")
 
 
-def moment(found: Term, kind: str) -> Term | None:
+def moment(constant: Term, kind: str) -> Term | None:
     """Return a text constant read as a moment of a type."""
     parsed = sqltypes.parse(kind)
     if parsed.text not in _MICROS:
         return None
     try:
-        micros = sqltypes.steps_of(parsed, found.text) * _MICROS[parsed.text]
+        micros = sqltypes.steps_of(parsed, constant.text) * _MICROS[parsed.text]
     except (ValueError, OverflowError):
         return None
     low, high = outward(micros)
-    return replace(found, low=found.low * 0 + low, high=found.high * 0 + high, kind=parsed.text)
+    return replace(constant, low=constant.low * 0 + low, high=constant.high * 0 + high, kind=parsed.text)
 
 
 def _cast(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) -> Term | None:
@@ -223,7 +223,7 @@ def _sum(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
         amount = node.expression.this.name
         if size is None or not amount.isdigit() or len(amount) > 9 or left.kind not in ("DATE", "TIMESTAMP"):
             return None
-        least, most = sorted(float(sign * one * int(amount)) for one in size)
+        least, most = sorted(float(sign * unit * int(amount)) for unit in size)
         return _within(replace(left, low=_added(left.low, least, -1), high=_added(left.high, most, 1), kind="TIMESTAMP"), left)
     right = term(node.expression, columns, axes)
     if right is None:
@@ -235,12 +235,12 @@ def _sum(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
     elif left.kind != "number" or right.kind != "number" or left.single or right.single:
         return None
     ends = (right.low, right.high) if sign > 0 else (-right.high, -right.low)
-    found = replace(
+    total = replace(
         left, low=_added(left.low, ends[0], -1), high=_added(left.high, ends[1], 1), null=left.null | right.null,
         value=left.value & right.value, least=max(left.least, right.least) if left.kind == "number" else left.least,
         most=min(left.most, right.most) if left.kind == "number" else left.most,
     )
-    return _within(found, found)
+    return _within(total, total)
 
 
 def _days(left: Term, right: Term) -> Term | None:
@@ -253,15 +253,15 @@ def _days(left: Term, right: Term) -> Term | None:
     )
 
 
-def _within(found: Term, limits: Term) -> Term:
+def _within(side: Term, limits: Term) -> Term:
     """Return a result that may be NULL where its type may not hold it."""
-    beyond = (found.low < limits.least) | (found.high > limits.most)
-    return replace(found, null=found.null | (beyond & found.value))
+    beyond = (side.low < limits.least) | (side.high > limits.most)
+    return replace(side, null=side.null | (beyond & side.value))
 
 
 def _added(a: FloatArray, b: FloatArray | float, way: int) -> FloatArray:
     """Return a sum, rounded down (way -1) or up (1) where it is not exact; whole numbers below 2^53 are."""
     total = a + b
     whole = (np.abs(total) < 2.0**53) & (a == np.floor(a)) & (b == np.floor(b))
-    found: FloatArray = np.where(whole, total, np.nextafter(total, way * np.inf))
-    return found
+    rounded: FloatArray = np.where(whole, total, np.nextafter(total, way * np.inf))
+    return rounded

@@ -76,13 +76,13 @@ def groups(domain: Domain, released: Mapping[Clique, IntArray], attributes: Iter
     -----
     Privacy: post-processing of released counts.
     """
-    wanted = sorted(set(attributes))
-    smallest = _smallest(domain.sizes, released, set(wanted))
-    return {i: _groups(domain.attributes[i], _counts(released, smallest[i], i)) for i in wanted}
+    chosen = sorted(set(attributes))
+    smallest = _smallest(domain.sizes, released, set(chosen))
+    return {i: _groups(domain.attributes[i], _counts(released, smallest[i], i)) for i in chosen}
 
 
-def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], wanted: tuple[int, ...]) -> IntArray:
-    """Return a table summed over groups, shape `wanted` (one axis per attribute of the clique).
+def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], sides: tuple[int, ...]) -> IntArray:
+    """Return a table summed over groups, shape `sides` (one axis per attribute of the clique).
 
     Privacy: the result is as secret as the table. One row is in one cell, as in the table.
 
@@ -91,20 +91,20 @@ def coarsened(table: IntArray, clique: Clique, grouped: Mapping[int, IntArray], 
     >>> coarsened(np.array([[1, 2, 3], [4, 5, 6]]), (0, 1), {0: np.array([0, 1]), 1: np.array([0, 0, 2])}, (2, 3)).tolist()
     [[3, 0, 3], [9, 0, 6]]
     """
-    summed = np.zeros(wanted, np.int64)
+    summed = np.zeros(sides, np.int64)
     np.add.at(summed, np.ix_(*(grouped[i] for i in clique)), table)
     return summed
 
 
-def _smallest(sizes: Sequence[int], released: Mapping[Clique, IntArray], wanted: set[int]) -> dict[int, Clique]:
+def _smallest(sizes: Sequence[int], released: Mapping[Clique, IntArray], attributes: set[int]) -> dict[int, Clique]:
     """Return the clique of the smallest table that holds each attribute; of equal ones the first."""
-    found: dict[int, tuple[int, Clique]] = {}
+    smallest: dict[int, tuple[int, Clique]] = {}
     for clique in released:
-        for i in wanted.intersection(clique):
-            key = math.prod(sizes[other] for other in clique), clique
-            if i not in found or key < found[i]:
-                found[i] = key
-    return {i: clique for i, (_, clique) in found.items()}
+        for i in attributes.intersection(clique):
+            key = math.prod(sizes[position] for position in clique), clique
+            if i not in smallest or key < smallest[i]:
+                smallest[i] = key
+    return {i: clique for i, (_, clique) in smallest.items()}
 
 
 def _counts(released: Mapping[Clique, IntArray], clique: Clique, i: int) -> IntArray:
@@ -117,9 +117,9 @@ def _counts(released: Mapping[Clique, IntArray], clique: Clique, i: int) -> IntA
 def _groups(attribute: Attribute, counts: IntArray) -> IntArray:
     values = attribute.values
     parts = min(PARTS, values)
-    found = np.full(attribute.size, parts, np.int64)
-    found[:values] = np.searchsorted(_cuts(counts[:values].tolist(), parts), np.arange(values), side="right")
-    return found
+    group = np.full(attribute.size, parts, np.int64)
+    group[:values] = np.searchsorted(_cuts(counts[:values].tolist(), parts), np.arange(values), side="right")
+    return group
 
 
 def _cuts(counts: list[int], parts: int) -> list[int]:

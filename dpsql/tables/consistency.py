@@ -109,68 +109,70 @@ def consistent_tables(
     if shrinkage not in SHRINKAGES:
         raise ArgumentError("shrinkage", shrinkage, f"one of {', '.join(map(repr, SHRINKAGES))}")
     with progress.stage("consistency"):
-        given = laid_out(statistics.sizes, statistics.tables, statistics.scales, statistics.mechanism)
+        measured = laid_out(statistics.sizes, statistics.tables, statistics.scales, statistics.mechanism)
         # With fine histograms `dpsql.tables.tails` has asked for the sums already.
-        sums = statistics.sums if statistics.fine else summed(given)
+        sums = statistics.sums if statistics.fine else summed(measured)
         total = float(max(statistics.total, 0)) if statistics.total is not None else sums.total
         rows = max(total, 1.0)
         least_squares = adjustment == "least_squares"
-        counts = _one_way(given, sums, rows, least_squares)
-        unbiased, variance = _pairs(given)
+        counts = _one_way(measured, sums, rows, least_squares)
+        unbiased, variance = _pairs(measured)
         two_way = [_empty_like(stack) for stack in unbiased.stacks]
         for done, (members, here) in _chunks(unbiased.index, unbiased.stacks):
             stack = unbiased.stacks[here[0]][here[1]]
-            a, b = _margins(counts, given.sizes, unbiased.pairs[members])
+            a, b = _margins(counts, measured.sizes, unbiased.pairs[members])
             moved = fit_margins_linearly(stack, a, b) if least_squares else stack
             shrunk = shrink_to_independence(moved, a, b, variance[members]) if shrinkage == "empirical_bayes" else moved
             fitted = fit_margins(shrunk, a, b) if least_squares else np.maximum(shrunk, 0.0)
             np.divide(fitted, rows, out=two_way[here[0]][here[1]])
             np.divide(moved, rows, out=stack)
             progress.advance(0.3 + 0.7 * done)
-        shares = tuple(np.split(counts / rows, np.cumsum(given.sizes)[:-1])) if given.sizes else ()
+        shares = tuple(np.split(counts / rows, np.cumsum(measured.sizes)[:-1])) if measured.sizes else ()
         deviation = PairValues(unbiased.index, np.sqrt(variance) / rows)
-        return ConsistentTables(given.sizes, total, shares, PairTables(unbiased.index, two_way), unbiased, deviation)
+        return ConsistentTables(measured.sizes, total, shares, PairTables(unbiased.index, two_way), unbiased, deviation)
 
 
-def _one_way(given: Measured, sums: Sums, rows: float, least_squares: bool) -> FloatArray:
+def _one_way(measured: Measured, sums: Sums, rows: float, least_squares: bool) -> FloatArray:
     """Estimate the counts of all codes, shape (D,): tables' sums by precision, then the simplex of `rows` for each attribute."""
-    found = np.empty(sum(given.sizes))
+    counts = np.empty(sum(measured.sizes))
     alone = {}
+    # Without least squares the table of a column alone says what its codes have; no sums are reconciled.
     if not least_squares:
-        alone = {i: place for places, cliques, shape in given.groups if len(shape) == 1
+        alone = {i: place for places, cliques, shape in measured.groups if len(shape) == 1
                  for place, (i,) in zip(places.tolist(), cliques.tolist(), strict=True)}
-    for i, (start, size) in enumerate(zip(given.starts.tolist(), given.sizes, strict=True)):
+    for i, (start, size) in enumerate(zip(measured.starts.tolist(), measured.sizes, strict=True)):
         codes = slice(start, start + size)
         if i in alone:
-            first = given.tables.offsets[alone[i]]
-            found[codes] = np.clip(given.tables.flat[first : first + size].astype(np.float64), 0.0, rows)
+            first = measured.tables.offsets[alone[i]]
+            counts[codes] = np.clip(measured.tables.flat[first : first + size].astype(np.float64), 0.0, rows)
         elif sums.precisions[i] == 0.0:
-            found[codes] = rows / size
+            counts[codes] = rows / size
         else:
             estimate = sums.counts(i)
-            there = estimate != 0.0  # `dpsql.tables.tails` has taken the rows of the others: noise of the total gives them none
-            even = there / there.sum() if there.any() else 1.0 / size
-            found[codes] = simplex_projection(estimate + (rows - estimate.sum()) * even, rows)
-    return found
+            shown = estimate != 0.0  # `dpsql.tables.tails` has taken the rows of the others: noise of the total gives them none
+            even = shown / shown.sum() if shown.any() else 1.0 / size
+            counts[codes] = simplex_projection(estimate + (rows - estimate.sum()) * even, rows)
+    return counts
 
 
-def _pairs(given: Measured) -> tuple[PairTables, FloatArray]:
+def _pairs(measured: Measured) -> tuple[PairTables, FloatArray]:
     """Return two-way tables, the precision-weighted mean of all tables that contain the pair, and their variances."""
-    m, wide = len(given.sizes), [cliques for _, cliques, shape in given.groups if len(shape) > 1]
+    m, wide = len(measured.sizes), [cliques for _, cliques, shape in measured.groups if len(shape) > 1]
     keys = [c[:, a] * m + c[:, b] for c in wide for a, b in itertools.combinations(range(c.shape[1]), 2)]
     ordered = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
     distinct = ordered[np.diff(ordered, prepend=-1) > 0]
-    index = Pairs(given.sizes, np.stack(np.divmod(distinct, max(m, 1)), axis=1))
+    index = Pairs(measured.sizes, np.stack(np.divmod(distinct, max(m, 1)), axis=1))
     stacks = [empty_stack(members.size, shape) for members, shape in zip(index.members, index.shapes, strict=True)]
     for stack in stacks:
         stack[...] = 0.0
     precisions = np.zeros(len(index))
-    for places, cliques, counts in given.chunks():
+    for places, cliques, counts in measured.chunks():
         cells = counts[0].size
         for a, b in itertools.combinations(range(cliques.shape[1]), 2):
             others = tuple(axis for axis in range(1, counts.ndim) if axis not in (a + 1, b + 1))
             collapsed = counts.sum(axis=others) if others else counts
-            precision = collapsed[0].size / (given.variances[places] * cells)
+            # A pair's cell in a larger table is a sum of noisy cells: the more of them, the less precise.
+            precision = collapsed[0].size / (measured.variances[places] * cells)
             positions = index.positions(cliques[:, (a, b)])
             precisions += np.bincount(positions, precision, len(index)) if others else 0.0
             if not others:  # tables over distinct pairs

@@ -54,6 +54,7 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
     alone: list[int] = []
     ends = {0, cells}
     while True:
+        # A cell that weighs more than the share of a bin, were the rest parted evenly, is a bin of its own.
         rest = weight.copy()
         rest[alone] = 0.0
         largest = int(np.argmax(rest))
@@ -64,9 +65,10 @@ def cuts(histogram: Histogram, most: int, noise: float) -> IntArray:
             break
         alone.append(largest)
         ends = parted
-    found = sorted(ends)
-    gaps = [(a, b) for a, b in zip(found[:-1], found[1:], strict=True) if not (b - a == 1 and a in alone)]
-    left = most - (len(found) - 1)
+    firm = sorted(ends)
+    # Heavy cells stay as they are: the bins that are left go to the runs between them.
+    gaps = [(a, b) for a, b in zip(firm[:-1], firm[1:], strict=True) if not (b - a == 1 and a in alone)]
+    left = most - (len(firm) - 1)
     worth = [int(histogram.counts[a:b].sum() / (FEWEST * max(noise, 1e-3))) for a, b in gaps]
     room = [min(b - a, max(rows, 1)) - 1 for (a, b), rows in zip(gaps, worth, strict=True)]
     parts = _allotted([float(weight[a:b].sum()) for a, b in gaps], room, left)
@@ -91,8 +93,8 @@ def _worthy(ends: list[int], histogram: Histogram, fewest: float) -> list[int]:
 
 def marks(histogram: Histogram, most: int, noise: float) -> FloatArray:
     """Return where bins end: the inner ends of `cuts` on the histogram's scale."""
-    found: FloatArray = histogram.low[cuts(histogram, most, noise)]
-    return found
+    ends: FloatArray = histogram.low[cuts(histogram, most, noise)]
+    return ends
 
 
 def filled(ends: FloatArray, grid: Grid, count: int) -> FloatArray:
@@ -103,15 +105,15 @@ def filled(ends: FloatArray, grid: Grid, count: int) -> FloatArray:
     ends : float64 array
         Inner ends, at most ``count`` - 1.
     """
-    found = np.searchsorted(grid.edges, ends)
-    found = np.unique(found[(found > 0) & (found < grid.edges.size - 1)])
-    while found.size < count - 1:
-        whole = np.concatenate([[0], found, [grid.edges.size - 1]])
+    cells = np.searchsorted(grid.edges, ends)
+    cells = np.unique(cells[(cells > 0) & (cells < grid.edges.size - 1)])
+    while cells.size < count - 1:
+        whole = np.concatenate([[0], cells, [grid.edges.size - 1]])
         widest = int(np.argmax(np.diff(whole)))
         if whole[widest + 1] - whole[widest] < 2:
             break
-        found = np.sort(np.append(found, (whole[widest] + whole[widest + 1]) // 2))
-    inner: FloatArray = grid.edges[found]
+        cells = np.sort(np.append(cells, (whole[widest] + whole[widest + 1]) // 2))
+    inner: FloatArray = grid.edges[cells]
     return inner
 
 
@@ -134,10 +136,10 @@ def _allotted(weight: list[float], most: list[int], count: int) -> list[int]:
     """Share out further cuts: each where its part of the weight would still be the largest."""
     parts = [0] * len(weight)
     for _ in range(max(count, 0)):
-        there = [i for i in range(len(weight)) if parts[i] < most[i] and weight[i] > 0.0]
-        if not there:
+        free = [i for i in range(len(weight)) if parts[i] < most[i] and weight[i] > 0.0]
+        if not free:
             break
-        parts[max(there, key=lambda i: (weight[i] / (parts[i] + 1), -i))] += 1
+        parts[max(free, key=lambda i: (weight[i] / (parts[i] + 1), -i))] += 1
     return parts
 
 
@@ -146,10 +148,10 @@ def _inner(weight: FloatArray, parts: int, start: int) -> list[int]:
     if parts <= 1 or weight.sum() <= 0.0:
         return []
     sums = np.cumsum(weight)
-    found: list[int] = []
+    places: list[int] = []
     for part in range(1, parts):
-        wanted = sums[-1] * part / parts
-        place = int(np.argmin(np.abs(sums - wanted))) + 1
+        goal = sums[-1] * part / parts
+        place = int(np.argmin(np.abs(sums - goal))) + 1
         if 0 < place < weight.size:
-            found.append(start + place)
-    return sorted(set(found))
+            places.append(start + place)
+    return sorted(set(places))

@@ -27,19 +27,19 @@ def emptied(statistics: Statistics, empty: Mapping[Clique, Cells]) -> FlatTables
     empty : mapping from clique to bool array, one axis per attribute
         Codes, or combinations of codes, of which there are no rows, in every table that has all attributes of the clique.
     """
-    given = statistics.tables
-    if isinstance(given, FlatTables):
-        found = FlatTables(statistics.sizes, given.cliques, given.flat.copy())
+    tables = statistics.tables
+    if isinstance(tables, FlatTables):
+        copy = FlatTables(statistics.sizes, tables.cliques, tables.flat.copy())
     else:
-        flat: Any = np.concatenate([np.zeros(0, np.int64), *(np.ravel(table) for table in given.values())])
-        found = FlatTables(statistics.sizes, tuple(given), flat)
-    wanted = [(set(positions), positions, cells) for positions, cells in empty.items()]
-    for clique in found.cliques:
-        for members, positions, cells in wanted:
+        flat: Any = np.concatenate([np.zeros(0, np.int64), *(np.ravel(table) for table in tables.values())])
+        copy = FlatTables(statistics.sizes, tuple(tables), flat)
+    zeros = [(set(positions), positions, cells) for positions, cells in empty.items()]
+    for clique in copy.cliques:
+        for members, positions, cells in zeros:
             if members.issubset(clique):
-                table = found[clique]  # a view
+                table = copy[clique]  # a view
                 table[np.broadcast_to(spread(cells, positions, clique), table.shape)] = 0
-    return found
+    return copy
 
 
 def spread(cells: Cells, positions: Clique, clique: Clique) -> Cells:

@@ -97,12 +97,13 @@ def seen(levels: Sequence[Level]) -> list[Flags]:
     may all hold some; so may all cells where none of the first level shows any.
     """
     for passed in (SHOWN, FAINT):
-        found = _shown(levels, [np.full(level.counts.size, passed) for level in levels])
-        if found[0].any():
+        shown = _shown(levels, [np.full(level.counts.size, passed) for level in levels])
+        if shown[0].any():
             break
     else:
         return [np.ones(level.counts.size, bool) for level in levels]
-    middle, spread = _spread(levels, found)
+    # Noise far from the middle moves the mean most: cells have to pass the more, the further out they are.
+    middle, spread = _spread(levels, shown)
     away = [level.low / 2.0 + level.high / 2.0 - middle for level in levels]
     limits, free = [], []
     for level, distance in zip(levels, away, strict=True):
@@ -110,37 +111,39 @@ def seen(levels: Sequence[Level]) -> list[Flags]:
         limits.append(np.sqrt(4.0 * np.log(np.maximum(part / max(TOLERATED * spread, 1e-300), 1.5))))
         free.append(part <= LEVERAGE * spread)
     nearer = _shown(levels, limits)
-    found = nearer if nearer[0].any() else found  # far from each other, and each alone within its noise
+    shown = nearer if nearer[0].any() else shown  # far from each other, and each alone within its noise
+    # A little further out than what is shown there may be rows as well, where noise moves no mean.
     for side in (-1.0, 1.0):
-        inner = np.sort(np.concatenate([side * far[flags] for far, flags in zip(away, _finest(levels, found), strict=True)]))
+        inner = np.sort(np.concatenate([side * far[flags] for far, flags in zip(away, _finest(levels, shown), strict=True)]))
         for far, flags in zip(away, free, strict=True):
             before = inner[np.maximum(np.searchsorted(inner, side * far, side="right") - 1, 0)]
             flags |= (before > 0.0) & (side * far >= before) & (side * far <= NEAR * before)
+    # A part can only be seen inside of a cell that is.
     for number, level in enumerate(levels):
-        found[number] |= free[number]
+        shown[number] |= free[number]
         if number:
-            found[number] &= found[number - 1][level.parent]
-    return found
+            shown[number] &= shown[number - 1][level.parent]
+    return shown
 
 
 def _finest(levels: Sequence[Level], flags: Sequence[Flags]) -> list[Flags]:
     """Return the flags without those of cells that were counted in parts."""
-    found = [given.copy() for given in flags]
-    for taken, level in zip(found, levels[1:], strict=False):
-        taken[level.parent] = False
-    return found
+    finest = [own.copy() for own in flags]
+    for flag, level in zip(finest, levels[1:], strict=False):
+        flag[level.parent] = False
+    return finest
 
 
 def _shown(levels: Sequence[Level], limits: Sequence[FloatArray]) -> list[Flags]:
     """Return of each level which cells show rows, each of which has to pass so many standard deviations."""
-    found: list[Flags] = []
+    shown: list[Flags] = []
     for number, (level, limit) in enumerate(zip(levels, limits, strict=True)):
         shows = np.zeros(level.counts.size, bool)
         for family in _families(level.parent):
             some = _shows(level.counts[family] / (level.deviation * limit[family]))
             shows[family] = some | (number > 0 and not some.any())
-        found.append(shows & found[-1][level.parent] if number else shows)
-    return found
+        shown.append(shows & shown[-1][level.parent] if number else shows)
+    return shown
 
 
 def _families(parent: IntArray) -> Iterator[slice]:
@@ -151,23 +154,23 @@ def _families(parent: IntArray) -> Iterator[slice]:
 
 def _shows(counts: FloatArray) -> Flags:
     """Return which of neighbouring cells show rows, alone or in a run; counts are relative to what they have to pass."""
-    found = counts > 1.0
+    shows = counts > 1.0
     for run in _RUNS:
         while counts.size >= run:
-            sums = np.convolve(np.where(found, -np.inf, counts), np.ones(run), "valid")
+            sums = np.convolve(np.where(shows, -np.inf, counts), np.ones(run), "valid")
             largest = int(np.argmax(sums))
             if not sums[largest] > math.sqrt(run):
                 break
-            found[largest : largest + run] = True
-    return found
+            shows[largest : largest + run] = True
+    return shows
 
 
 def _spread(levels: Sequence[Level], shows: Sequence[Flags]) -> tuple[float, float]:
     """Return the median of the rows that are shown, and the sum of their distances from it."""
     middles, rows = [], []
-    for level, taken in zip(levels, _finest(levels, shows), strict=True):
-        middles.append((level.low / 2.0 + level.high / 2.0)[taken])
-        rows.append(np.maximum(level.counts[taken], 0.0))
+    for level, own in zip(levels, _finest(levels, shows), strict=True):
+        middles.append((level.low / 2.0 + level.high / 2.0)[own])
+        rows.append(np.maximum(level.counts[own], 0.0))
     places, masses = np.concatenate(middles), np.concatenate(rows)
     order = np.argsort(places, kind="stable")
     places, masses = places[order], masses[order]
@@ -188,78 +191,81 @@ def continued(histogram: Histogram, deviation: float) -> Histogram:
     return _mirrored(_continued(_mirrored(_continued(histogram, deviation)), deviation))
 
 
-def _mirrored(given: Histogram) -> Histogram:
+def _mirrored(histogram: Histogram) -> Histogram:
     """Return the histogram of the negative values."""
     return replace(
-        given, low=-given.high[::-1], high=-given.low[::-1], counts=given.counts[::-1], raw=given.raw[::-1],
-        spiked=given.spiked[::-1], shown=(-given.shown[1], -given.shown[0]),
+        histogram, low=-histogram.high[::-1], high=-histogram.low[::-1], counts=histogram.counts[::-1], raw=histogram.raw[::-1],
+        spiked=histogram.spiked[::-1], shown=(-histogram.shown[1], -histogram.shown[0]),
     )
 
 
-def _continued(given: Histogram, deviation: float) -> Histogram:
+def _continued(histogram: Histogram, deviation: float) -> Histogram:
     """Return the histogram with its upper tail."""
-    behind = int(np.searchsorted(given.low, given.shown[1]))
-    tail = _tail(given, behind, deviation)
+    behind = int(np.searchsorted(histogram.low, histogram.shown[1]))
+    tail = _tail(histogram, behind, deviation)
     if tail is None:
-        return given
+        return histogram
     marks, rows = tail
-    low, high = np.concatenate([given.low[:behind], marks]), np.concatenate([given.high[:behind], marks[1:], given.high[-1:]])
+    low = np.concatenate([histogram.low[:behind], marks])
+    high = np.concatenate([histogram.high[:behind], marks[1:], histogram.high[-1:]])
     rest = np.append(rows, 0.0)
-    if marks[-1] == given.high[-1]:
+    if marks[-1] == histogram.high[-1]:
         low, high, rest = low[:-1], high[:-1], rows
-    counts, raw = (np.concatenate([column[:behind], rest]) for column in (given.counts, given.raw))
-    spiked = np.concatenate([given.spiked[:behind], np.zeros(rest.size, bool)])
-    return replace(given, low=low, high=high, counts=counts, raw=raw, spiked=spiked)
+    counts, raw = (np.concatenate([column[:behind], rest]) for column in (histogram.counts, histogram.raw))
+    spiked = np.concatenate([histogram.spiked[:behind], np.zeros(rest.size, bool)])
+    return replace(histogram, low=low, high=high, counts=counts, raw=raw, spiked=spiked)
 
 
-def _tail(given: Histogram, behind: int, deviation: float) -> tuple[FloatArray, FloatArray] | None:
+def _tail(histogram: Histogram, behind: int, deviation: float) -> tuple[FloatArray, FloatArray] | None:
     """Return the ends of cells that the tail goes on in and their rows; None where there is no tail, or nothing to see of it."""
-    total = float(given.counts.sum())
-    if behind >= given.low.size or total <= 0.0:
+    total = float(histogram.counts.sum())
+    if behind >= histogram.low.size or total <= 0.0:
         return None
-    largest = max(abs(float(given.low[0])), abs(float(given.high[-1])))
-    low, high = given.low / largest, given.high / largest
-    upto = np.concatenate([[0.0], np.cumsum(given.counts)])
+    largest = max(abs(float(histogram.low[0])), abs(float(histogram.high[-1])))
+    low, high = histogram.low / largest, histogram.high / largest
+    upto = np.concatenate([[0.0], np.cumsum(histogram.counts)])
     place = min(int(np.searchsorted(upto, total / 2.0, side="right")) - 1, behind - 1)
-    middle = float(low[place] + (high[place] - low[place]) * (total / 2.0 - upto[place]) / given.counts[place])
+    middle = float(low[place] + (high[place] - low[place]) * (total / 2.0 - upto[place]) / histogram.counts[place])
+    # The shape is told by the second quarter of the way, and by all that lies beyond it.
     reach = float(high[behind - 1]) - middle
-    one, two = (int(np.searchsorted(low[:behind], middle + part * reach, side="right")) - 1 for part in (0.25, 0.5))
-    if not place < one < two:
+    quarter, half = (int(np.searchsorted(low[:behind], middle + part * reach, side="right")) - 1 for part in (0.25, 0.5))
+    if not place < quarter < half:
         return None
-    roots = np.asarray([low[one] - middle, low[two] - middle, reach]) ** POWER
-    inner, outer = float(upto[two] - upto[one]), float(upto[behind] - upto[two])
+    roots = np.asarray([low[quarter] - middle, low[half] - middle, reach]) ** POWER
+    inner, outer = float(upto[half] - upto[quarter]), float(upto[behind] - upto[half])
     if outer <= SHOWN * deviation or inner <= FALLS * outer:
         return None
     slope = _slope(roots, inner / outer)
     expected = outer / math.expm1(slope * float(roots[2] - roots[1]))
     near = (low >= high[behind - 1]) & (low < middle + _REACH * reach)
     spread = deviation * math.sqrt(int(near.sum()))
-    counted = float(given.raw[near].sum())
+    counted = float(histogram.raw[near].sum())
     if counted + CONTRADICTS * spread < _UNSURE * expected:
         return None  # so many rows would be seen
+    # The less noise there is behind the last shown cell, the more the counts there decide instead of the shape.
     weight = 1.0 / (1.0 + (spread / (_UNSURE * expected)) ** 2)
     rows = expected + weight * (counted - expected)
     if rows < 1.0:
         return None
     steps = math.log(2.0) / 2.0 * np.arange(2 * math.ceil(math.log2(rows)) + 2)
     marks = np.minimum(middle + (roots[2] + steps / slope) ** (1.0 / POWER), high[-1]) * largest
-    if given.unit > 0.0:
-        marks = np.ceil(marks / given.unit) * given.unit
-    marks[0] = given.high[behind - 1]
-    marks = np.unique(np.clip(marks, marks[0], given.high[-1]))
+    if histogram.unit > 0.0:
+        marks = np.ceil(marks / histogram.unit) * histogram.unit
+    marks[0] = histogram.high[behind - 1]
+    marks = np.unique(np.clip(marks, marks[0], histogram.high[-1]))
     if marks.size < 2:
         return None
     left = np.exp(-slope * (np.maximum(marks / largest - middle, 0.0) ** POWER - roots[2]))
-    held = left[:-1] - left[1:]
-    return (marks, held * (rows / float(held.sum()))) if held.sum() > 0.0 else None
+    masses = left[:-1] - left[1:]
+    return (marks, masses * (rows / float(masses.sum()))) if masses.sum() > 0.0 else None
 
 
 def _slope(roots: FloatArray, ratio: float) -> float:
     """Return the slope at which the inner of two neighbouring parts of a tail holds so many times the rows of the outer one."""
-    one, two = float(roots[1] - roots[0]), float(roots[2] - roots[1])
-    low, high = 0.0, 700.0 / max(one, two)
+    inner, outer = float(roots[1] - roots[0]), float(roots[2] - roots[1])
+    low, high = 0.0, 700.0 / max(inner, outer)
     for _ in range(100):
         slope = (low + high) / 2.0
-        held = math.expm1(slope * one) / -math.expm1(-slope * two)
-        low, high = (slope, high) if held < ratio else (low, slope)
+        reached = math.expm1(slope * inner) / -math.expm1(-slope * outer)
+        low, high = (slope, high) if reached < ratio else (low, slope)
     return high

@@ -124,13 +124,13 @@ def levels(
     answer : function of (level, cells)
         Gives the released counts: draws them (`counted`), or reads them.
     """
-    found: list[tuple[Cells, IntArray]] = []
+    counted: list[tuple[Cells, IntArray]] = []
     cells = top_cells(grid)
     for level in range(len(scales)):
         if level:
-            cells = next_cells(grid, level, *found[-1], scales[level - 1], mechanism)
-        found.append((cells, answer(level, cells)))
-    return found
+            cells = next_cells(grid, level, *counted[-1], scales[level - 1], mechanism)
+        counted.append((cells, answer(level, cells)))
+    return counted
 
 
 def counted(cells: Cells, counts: IntArray) -> IntArray:
@@ -158,10 +158,10 @@ def split(grid: Grid, flat: IntArray, scales: Sequence[Fraction], mechanism: str
             raise ValueError("fewer counts than cells")
         return piece
 
-    found = levels(grid, scales, mechanism, take)
+    counted = levels(grid, scales, mechanism, take)
     if start != flat.size:
         raise ValueError("more counts than cells")
-    return found
+    return counted
 
 
 def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Sequence[float], mechanism: str) -> Histogram:
@@ -174,22 +174,24 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
     solved = _least_squares(kept, [deviation**2 for deviation in deviations])
     largest = _largest(grid.edges[0], grid.edges[-1])
     seen = extent.seen([
-        extent.Level(grid.edges[cells.first] / largest, grid.edges[cells.behind] / largest, cells.parent, found, deviation)
-        for (cells, _), found, deviation in zip(kept, solved, deviations, strict=False)
+        extent.Level(grid.edges[cells.first] / largest, grid.edges[cells.behind] / largest, cells.parent, estimated, deviation)
+        for (cells, _), estimated, deviation in zip(kept, solved, deviations, strict=False)
     ])
+    # From coarse to fine, so that parts sum to the cell that they are parts of.
     counts = [_projected(solved[0], seen[0])]
     known = _Covering(grid, kept[0][0], counts[0])
     for level in range(1, len(kept)):
         cells = kept[level][0]
         smooth = known.smooth(cells)
-        found = np.zeros(cells.first.size)
+        inner = np.zeros(cells.first.size)
         for part, mass in _families(cells, counts[-1]):
             here, left = seen[level][part], solved[level][part]
             if here.any():  # what parts hold that are not seen is no part of the others
-                found[part][here] = _shared(left[here], smooth[part][here], mass - float(left[~here].sum()), deviations[level])
-        counts.append(found)
-        known = known.with_parts(cells, found)
-    low, high, leaf, narrow, plain, held = [], [], [], [], [], []
+                inner[part][here] = _shared(left[here], smooth[part][here], mass - float(left[~here].sum()), deviations[level])
+        counts.append(inner)
+        known = known.with_parts(cells, inner)
+    # From here on of leaves alone: cells that were not counted in parts.
+    low, high, leaf, narrow, plain, reached = [], [], [], [], [], []
     for level, (cells, _) in enumerate(kept):
         closed = np.ones(cells.first.size, bool)
         if level + 1 < len(kept):
@@ -199,22 +201,22 @@ def estimate(grid: Grid, released: Sequence[tuple[Cells, IntArray]], scales: Seq
         leaf.append(counts[level][closed])
         plain.append(solved[level][closed])
         narrow.append(np.full(int(closed.sum()), level + 1 == len(grid.levels)))
-        held.append(seen[level][closed])
+        reached.append(seen[level][closed])
     order = np.argsort(np.concatenate(low), kind="stable")
     lows, highs, masses, raw = (np.concatenate(parts)[order] for parts in (low, high, leaf, plain))
-    there = np.flatnonzero(np.concatenate(held)[order])
-    shown = float(lows[there[0]]), float(highs[there[-1]])
+    visible = np.flatnonzero(np.concatenate(reached)[order])
+    shown = float(lows[visible[0]]), float(highs[visible[-1]])
     spiked = _spikes(lows, highs, masses, grid.unit, deviations[-1], shown) & np.concatenate(narrow)[order]
     return extent.continued(Histogram(lows, highs, masses, raw, spiked, grid.unit, deviations[-1], shown), max(deviations))
 
 
 def _projected(counts: FloatArray, seen: npt.NDArray[np.bool_]) -> FloatArray:
     """Return the nearest counts that are not negative and keep the sum of those that are seen; the others are 0."""
-    found = np.zeros(counts.size)
+    projected = np.zeros(counts.size)
     total = float(counts[seen].sum())
     if total > 0.0:
-        found[seen] = simplex_projection(counts[seen], total)
-    return found
+        projected[seen] = simplex_projection(counts[seen], total)
+    return projected
 
 
 def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histogram:
@@ -240,12 +242,12 @@ def inside(histogram: Histogram, edges: FloatArray, masses: FloatArray) -> Histo
     raw = histogram.raw[cell] * np.minimum(part, 1.0)
     owner = np.clip(np.searchsorted(ends, low, side="right") - 1, 0, masses.size - 1)
     smooth = _smooth(ends, masses, low, high)
-    counts, given = np.zeros(low.size), histogram.counts[cell] * np.minimum(part, 1.0)
+    counts, earlier = np.zeros(low.size), histogram.counts[cell] * np.minimum(part, 1.0)
     starts = np.searchsorted(owner, np.arange(masses.size + 1))
     for bin_, mass in enumerate(masses.tolist()):
         here = slice(int(starts[bin_]), int(starts[bin_ + 1]))
-        if (ends[bin_] < histogram.shown[0] or ends[bin_ + 1] > histogram.shown[1]) and (held := float(given[here].sum())) > 0.0:
-            counts[here] = given[here] * (mass / held)  # beyond what is shown the width of cells says nothing
+        if (ends[bin_] < histogram.shown[0] or ends[bin_ + 1] > histogram.shown[1]) and (known := float(earlier[here].sum())) > 0.0:
+            counts[here] = earlier[here] * (mass / known)  # beyond what is shown the width of cells says nothing
             continue
         left = mass - float(raw[here].sum())
         share = smooth[here] / smooth[here].sum() if smooth[here].sum() > 0.0 else 1.0 / max(raw[here].size, 1)
@@ -267,8 +269,8 @@ def _smooth(ends: FloatArray, masses: FloatArray, low: FloatArray, high: FloatAr
     wide = np.diff(scaled) > _NARROWEST
     knots = np.append(scaled[:-1][wide], scaled[-1])
     distribution = PchipInterpolator(knots, np.concatenate([[0.0], np.cumsum(masses[wide])]))
-    found: FloatArray = np.maximum(distribution(high / largest) - distribution(np.maximum(low / largest, knots[0])), 0.0)
-    return np.where(wide[owner], found, masses[owner])
+    between: FloatArray = np.maximum(distribution(high / largest) - distribution(np.maximum(low / largest, knots[0])), 0.0)
+    return np.where(wide[owner], between, masses[owner])
 
 
 class _Covering:
@@ -325,27 +327,29 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
     return best
 
 
-def _shared(found: FloatArray, smooth: FloatArray, mass: float, deviation: float) -> FloatArray:
+def _shared(counts: FloatArray, smooth: FloatArray, mass: float, deviation: float) -> FloatArray:
     """Return counts of the parts of one cell, not negative, their sum its count: smooth but where noise is no reason not to be."""
     if mass <= 0.0:
-        return np.zeros(found.size)
-    even = smooth / smooth.sum() if smooth.sum() > 0.0 else np.full(found.size, 1.0 / found.size)
-    base, single = mass * even, np.zeros(found.size, bool)
-    for _ in range(found.size):
-        off = np.where(single, 0.0, np.abs(found - base))
+        return np.zeros(counts.size)
+    even = smooth / smooth.sum() if smooth.sum() > 0.0 else np.full(counts.size, 1.0 / counts.size)
+    base, single = mass * even, np.zeros(counts.size, bool)
+    # What is too far from the smooth curve for noise keeps its own count, the farthest first; the curve moves for the rest.
+    for _ in range(counts.size):
+        off = np.where(single, 0.0, np.abs(counts - base))
         worst = int(np.argmax(off))
         if off[worst] <= _SPIKE * deviation:
             break
         single[worst] = True
-        rest = max(mass - float(found[single].sum()), 0.0)
+        rest = max(mass - float(counts[single].sum()), 0.0)
         left = float(even[~single].sum())
-        base = np.where(single, found, rest * even / left if left > 0.0 else 0.0)
+        base = np.where(single, counts, rest * even / left if left > 0.0 else 0.0)
+    # The other deviations are shrunk by as much as they look like noise, as James and Stein do.
     plain = ~single
     k = int(plain.sum())
     if k > 3:
-        excess = float(((found - base)[plain] ** 2).sum()) / deviation**2
+        excess = float(((counts - base)[plain] ** 2).sum()) / deviation**2
         share = max(1.0 - (k - 1) / excess, 0.0) if excess > 0.0 else 0.0
-        base[plain] += share * (found - base)[plain]
+        base[plain] += share * (counts - base)[plain]
     return simplex_projection(base, mass)
 
 
@@ -366,8 +370,8 @@ def _spikes(
     padded = np.concatenate([[0.0], density, [0.0]])
     beside = np.maximum(padded[:-2], padded[2:]) * widths
     narrow = widths <= _NARROW_SHARE * reach
-    found: npt.NDArray[np.bool_] = several & narrow & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
-    return found
+    spikes: npt.NDArray[np.bool_] = several & narrow & (counts > 4.0 * beside) & (counts > _SPIKE * deviation)
+    return spikes
 
 
 def _largest(low: float, high: float) -> float:

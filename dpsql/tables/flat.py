@@ -28,8 +28,8 @@ class AllCliques(Sequence[Clique]):
 
     Examples
     --------
-    >>> found = AllCliques(3, (1, 2))
-    >>> len(found), found[4], found == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
+    >>> cliques = AllCliques(3, (1, 2))
+    >>> len(cliques), cliques[4], cliques == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
     (6, (0, 2), True)
     """
 
@@ -55,7 +55,7 @@ class AllCliques(Sequence[Clique]):
     def __getitem__(self, place: int | slice) -> Clique | tuple[Clique, ...]:
         """Return one set, or a tuple of sets."""
         if isinstance(place, slice):
-            return tuple(self[one] for one in range(*place.indices(len(self))))
+            return tuple(self[position] for position in range(*place.indices(len(self))))
         left = range(len(self))[place]
         for k in self.orders:
             if left < math.comb(self.attributes, k):
@@ -81,7 +81,7 @@ class AllCliques(Sequence[Clique]):
 
     def arrays(self) -> list[tuple[IntArray, IntArray]]:
         """Return what `by_order` does."""
-        found, start = [], 0
+        groups, start = [], 0
         for k in self.orders:
             count = math.comb(self.attributes, k)
             if k == 2:
@@ -89,9 +89,9 @@ class AllCliques(Sequence[Clique]):
             else:
                 flat = itertools.chain.from_iterable(itertools.combinations(range(self.attributes), k))
                 sets = np.fromiter(flat, np.int64, count * k).reshape(count, k)
-            found.append((np.arange(start, start + count), sets))
+            groups.append((np.arange(start, start + count), sets))
             start += count
-        return [item for item in sorted(found, key=lambda item: item[1].shape[1]) if len(item[0])]
+        return [item for item in sorted(groups, key=lambda item: item[1].shape[1]) if len(item[0])]
 
 
 def _combination(place: int, attributes: int, k: int) -> Clique:
@@ -116,19 +116,19 @@ def by_order(cliques: Sequence[Clique]) -> list[tuple[IntArray, IntArray]]:
 
     Examples
     --------
-    >>> [(places.tolist(), found.tolist()) for places, found in by_order([(0,), (0, 1), (1,)])]
+    >>> [(places.tolist(), sets.tolist()) for places, sets in by_order([(0,), (0, 1), (1,)])]
     [([0, 2], [[0], [1]]), ([1], [[0, 1]])]
     """
     if isinstance(cliques, AllCliques) and len(set(cliques.orders)) == len(cliques.orders):
         return cliques.arrays()
     lengths = np.fromiter(map(len, cliques), np.int64, len(cliques))
     flat = np.fromiter(itertools.chain.from_iterable(cliques), np.int64, int(lengths.sum()))
-    starts, found = np.cumsum(lengths) - lengths, []
+    starts, groups = np.cumsum(lengths) - lengths, []
     for k in np.unique(lengths).tolist():
         places = np.flatnonzero(lengths == k)
         whole = places.size * k == flat.size
-        found.append((places, flat.reshape(-1, k) if whole and k else flat[starts[places][:, None] + np.arange(k)]))
-    return found
+        groups.append((places, flat.reshape(-1, k) if whole and k else flat[starts[places][:, None] + np.arange(k)]))
+    return groups
 
 
 def cell_counts(sizes: Sequence[int], cliques: Sequence[Clique]) -> IntArray:
@@ -139,13 +139,13 @@ def cell_counts(sizes: Sequence[int], cliques: Sequence[Clique]) -> IntArray:
     >>> cell_counts([2, 3, 5], [(0,), (0, 2), ()]).tolist()
     [2, 10, 1]
     """
-    known, found = np.asarray(sizes, np.int64), np.ones(len(cliques), np.int64)
+    known, counts = np.asarray(sizes, np.int64), np.ones(len(cliques), np.int64)
     for places, attributes in by_order(cliques):
         cells = np.ones(places.size, np.int64)
         for column in attributes.T:  # below 2^40 times a number of codes: no overflow
             cells = np.minimum(cells * known[column], _LARGEST)
-        found[places] = cells
-    return found
+        counts[places] = cells
+    return counts
 
 
 def total_cells(sizes: Sequence[int], cliques: Sequence[Clique]) -> int:
@@ -243,10 +243,10 @@ class FlatTables(_Keyed, Mapping[Clique, IntArray]):
         """Return the tables at these places, all of this shape, as one array (T, *shape); a view where they are neighbours."""
         starts, cells = self.offsets[places], int(np.prod(shape, dtype=np.int64))
         if starts.size and (np.diff(starts) == cells).all():
-            found = self.flat[int(starts[0]) : int(starts[-1]) + cells]
+            tables = self.flat[int(starts[0]) : int(starts[-1]) + cells]
         else:
-            found = self.flat[starts[:, None] + np.arange(cells)]
-        return found.reshape(starts.size, *shape)
+            tables = self.flat[starts[:, None] + np.arange(cells)]
+        return tables.reshape(starts.size, *shape)
 
 
 def _alike(keys: IntArray) -> list[IntArray]:

@@ -60,16 +60,16 @@ def simplex_projection(values: npt.ArrayLike, total: float = 1.0) -> FloatArray:
     >>> simplex_projection([0.7, 0.6, -0.5]).round(3)
     array([0.55, 0.45, 0.  ])
     """
-    given = np.asarray(values, float)
-    if given.ndim != 1 or given.size == 0 or not np.isfinite(given).all():
-        raise ArgumentError("values", given.shape, "a vector of at least one finite number")
+    vector = np.asarray(values, float)
+    if vector.ndim != 1 or vector.size == 0 or not np.isfinite(vector).all():
+        raise ArgumentError("values", vector.shape, "a vector of at least one finite number")
     if not total > 0.0:
         raise ArgumentError("total", total, "a positive number")
-    given = given - given.max()  # a total that rounding would lose beside the largest value is kept: the first cut is -total
-    falling = np.sort(given)[::-1]
-    cut = (np.cumsum(falling) - total) / np.arange(1, given.size + 1)
+    vector = vector - vector.max()  # a total that rounding would lose beside the largest value is kept: the first cut is -total
+    falling = np.sort(vector)[::-1]
+    cut = (np.cumsum(falling) - total) / np.arange(1, vector.size + 1)
     last = int(np.flatnonzero(falling > cut)[-1])
-    projected = np.maximum(given - cut[last], 0.0)
+    projected = np.maximum(vector - cut[last], 0.0)
     scaled: FloatArray = projected * (total / projected.sum())
     return scaled
 
@@ -97,12 +97,12 @@ def fit_margins_linearly(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt
     array([[4.5, 1.5],
            [0.5, 3.5]])
     """
-    given = np.asarray(table, float)
-    missing_rows = np.asarray(rows, float) - given.sum(-1)
-    missing_columns = np.asarray(columns, float) - given.sum(-2)
-    height, width = given.shape[-2:]
+    cells = np.asarray(table, float)
+    missing_rows = np.asarray(rows, float) - cells.sum(-1)
+    missing_columns = np.asarray(columns, float) - cells.sum(-2)
+    height, width = cells.shape[-2:]
     shared = missing_rows.sum(-1) / (height * width)
-    moved: FloatArray = given + (missing_rows / width)[..., :, None]
+    moved: FloatArray = cells + (missing_rows / width)[..., :, None]
     moved += (missing_columns / height)[..., None, :]
     moved -= shared[..., None, None]
     return moved
@@ -140,10 +140,10 @@ def shrink_to_independence(
     ----------
     Robbins (1956), empirical Bayes; James & Stein (1961).
     """
-    given, a, b = np.asarray(table, float), np.asarray(rows, float), np.asarray(columns, float)
+    cells, a, b = np.asarray(table, float), np.asarray(rows, float), np.asarray(columns, float)
     independent = _independent(a, b)
-    deviation = given - independent
-    height, width = given.shape[-2:]
+    deviation = cells - independent
+    height, width = cells.shape[-2:]
     # What fitting the sums has taken out of the noise of a cell.
     noise = np.asarray(variance, float) * max(1.0 - 1.0 / height, 0.25) * max(1.0 - 1.0 / width, 0.25)
     prior = independent / np.maximum(independent.max((-2, -1)), np.finfo(float).tiny)[..., None, None]
@@ -185,8 +185,8 @@ def _likeliest(prior: FloatArray, observed: FloatArray) -> FloatArray:
             else:
                 products = np.multiply.reduceat(spread, np.arange(0, spread.shape[1], _FACTORS), axis=1)
                 loss += fit.sum(1) + np.log(products).sum(1)
-    found: FloatArray = _PRIOR_SCALES[losses.argmin(0)].reshape(shape)
-    return found
+    scales: FloatArray = _PRIOR_SCALES[losses.argmin(0)].reshape(shape)
+    return scales
 
 
 def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:
@@ -221,12 +221,12 @@ def fit_margins(table: npt.ArrayLike, rows: npt.ArrayLike, columns: npt.ArrayLik
     array([[1.5, 1.5],
            [0.5, 0.5]])
     """
-    given, a, b = np.asarray(table, float), np.asarray(rows, float), np.asarray(columns, float)
-    if given.ndim == 2:
-        alone: FloatArray = fit_margins(given[None], a[None], b[None])[0]
+    cells, a, b = np.asarray(table, float), np.asarray(rows, float), np.asarray(columns, float)
+    if cells.ndim == 2:
+        alone: FloatArray = fit_margins(cells[None], a[None], b[None])[0]
         return alone
     totals = a.sum(-1)
-    fitted = _nearly_fitted(np.maximum(given, 0.0), a, b, totals)
+    fitted = _nearly_fitted(np.maximum(cells, 0.0), a, b, totals)
     # A trace of independence keeps every sum reachable where zeros would forbid it.
     np.maximum(fitted, 0.0, out=fitted)
     fitted += _NEGLIGIBLE * _independent(a, b)

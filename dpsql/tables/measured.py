@@ -79,8 +79,8 @@ class Sums:
     def counts(self, position: int) -> FloatArray:
         """Return the estimated counts of the codes of an attribute that some table has; they may be negative."""
         start = sum(self.sizes[:position])
-        found: FloatArray = self.weighted[start : start + self.sizes[position]] / self.precisions[position]
-        return found
+        counts: FloatArray = self.weighted[start : start + self.sizes[position]] / self.precisions[position]
+        return counts
 
     def deviation(self, position: int) -> float:
         """Return the standard deviation of the noise of each of them."""
@@ -122,14 +122,14 @@ def slices(tables: int, cells: int) -> Iterator[slice]:
 
 
 @multiplies
-def summed(given: Measured) -> Sums:
+def summed(measured: Measured) -> Sums:
     """Sum up what all tables say, weighted by precision."""
-    m, codes, starts = len(given.sizes), sum(given.sizes), given.starts
+    m, codes, starts = len(measured.sizes), sum(measured.sizes), measured.starts
     weighted, precisions = np.zeros(codes), np.zeros(m)
     sums = weights = 0.0
-    for places, cliques, counts in given.chunks():
+    for places, cliques, counts in measured.chunks():
         axes, cells = tuple(range(1, counts.ndim)), counts[0].size
-        weight = 1.0 / (given.variances[places] * cells)
+        weight = 1.0 / (measured.variances[places] * cells)
         sums += float(weight @ counts.sum(axis=axes))
         weights += float(weight.sum())
         for axis in axes:
@@ -138,4 +138,4 @@ def summed(given: Measured) -> Sums:
             code = starts[cliques[:, axis - 1]][:, None] + np.arange(size)
             weighted += np.bincount(code.ravel(), (precision[:, None] * kept).ravel(), codes)
             precisions += np.bincount(cliques[:, axis - 1], precision, m)
-    return Sums(given.sizes, max(sums / weights, 0.0) if weights else 0.0, weighted, precisions)
+    return Sums(measured.sizes, max(sums / weights, 0.0) if weights else 0.0, weighted, precisions)

@@ -50,17 +50,17 @@ class Pairs:
     @cached_property
     def rank(self) -> IntArray:
         """Position of each pair among those of its shape."""
-        found = np.empty(len(self.pairs), np.int64)
+        ranks = np.empty(len(self.pairs), np.int64)
         for members in self.members:
-            found[members] = np.arange(members.size)
-        return found
+            ranks[members] = np.arange(members.size)
+        return ranks
 
-    def positions(self, wanted: npt.ArrayLike) -> IntArray:
+    def positions(self, pairs: npt.ArrayLike) -> IntArray:
         """Return where these pairs stand.
 
         Parameters
         ----------
-        wanted : array_like of int, shape (N, 2)
+        pairs : array_like of int, shape (N, 2)
 
         Returns
         -------
@@ -71,15 +71,15 @@ class Pairs:
         KeyError
             One of them is not there.
         """
-        asked = np.asarray(wanted, np.int64).reshape(-1, 2)
+        asked = np.asarray(pairs, np.int64).reshape(-1, 2)
         inside = ((asked >= 0) & (asked < len(self.sizes))).all(axis=1)
         keys = asked[:, 0] * len(self.sizes) + asked[:, 1]
-        found: IntArray = np.searchsorted(self._keys, keys).astype(np.int64)
-        inside &= found < self._keys.size
-        inside[inside] = self._keys[found[inside]] == keys[inside]
+        positions: IntArray = np.searchsorted(self._keys, keys).astype(np.int64)
+        inside &= positions < self._keys.size
+        inside[inside] = self._keys[positions[inside]] == keys[inside]
         if not inside.all():
             raise KeyError(tuple(asked[~inside][0].tolist()))
-        return found
+        return positions
 
     def position(self, pair: object) -> int:
         """Return where one pair stands; KeyError if it is nowhere."""
@@ -153,8 +153,8 @@ class PairValues(Mapping[Pair, float]):
 
     Examples
     --------
-    >>> found = PairValues(Pairs([2, 2, 3], np.array([(0, 1), (0, 2)])), np.array([0.5, 0.25]))
-    >>> found[(0, 2)], found.of([[0, 1], [0, 2]]).tolist(), len(found)
+    >>> values = PairValues(Pairs([2, 2, 3], np.array([(0, 1), (0, 2)])), np.array([0.5, 0.25]))
+    >>> values[(0, 2)], values.of([[0, 1], [0, 2]]).tolist(), len(values)
     (0.25, [0.5, 0.25], 2)
     """
 
@@ -164,8 +164,8 @@ class PairValues(Mapping[Pair, float]):
 
     def of(self, pairs: npt.ArrayLike) -> FloatArray:
         """Return the numbers of these pairs, shape (N, 2), as an array; KeyError where one is not there."""
-        found: FloatArray = self.numbers[self.index.positions(pairs)]
-        return found
+        numbers: FloatArray = self.numbers[self.index.positions(pairs)]
+        return numbers
 
     def __getitem__(self, pair: Pair) -> float:
         """Return one number."""

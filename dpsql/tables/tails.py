@@ -65,15 +65,15 @@ def _nearest(cells: npt.NDArray[np.bool_], values: int) -> IntArray:
 
 def _joined(statistics: Statistics, joined: Mapping[int, IntArray]) -> FlatTables:
     """Return the tables with the counts of some codes added to those of others; those of the statistics stay as they are."""
-    found = emptied(statistics, {})  # a copy
-    for clique in found.cliques:
+    copy = emptied(statistics, {})  # a copy
+    for clique in copy.cliques:
         for position in set(clique) & set(joined):
             axis, codes = clique.index(position), joined[position]
-            table = found[clique]  # a view
+            table = copy[clique]  # a view
             summed = np.zeros_like(table)
             np.add.at(np.moveaxis(summed, axis, 0), codes, np.moveaxis(table, axis, 0))
             table[...] = summed
-    return found
+    return copy
 
 
 def placed(statistics: Statistics) -> dict[int, Histogram]:
@@ -81,15 +81,15 @@ def placed(statistics: Statistics) -> dict[int, Histogram]:
     domain = statistics.domain
     if domain is None or not statistics.fine:
         return {}
-    known, found = statistics.sums, {}
+    known, histograms = statistics.sums, {}
     for position, histogram in statistics.fine.items():
         shown, attribute = histogram, domain.attributes[position]
         if known.precisions[position]:
             counts = known.counts(position)[: attribute.values]
             rows = simplex_projection(counts, max(float(counts.sum()), 0.0)) if counts.sum() > 0.0 else np.zeros(counts.size)
             shown = inside(shown, edge_numbers(attribute), rows)
-        found[position] = shown
-    return found
+        histograms[position] = shown
+    return histograms
 
 
 def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation: float) -> npt.NDArray[np.bool_]:
@@ -106,16 +106,17 @@ def noise_cells(low: FloatArray, high: FloatArray, counts: FloatArray, deviation
     """
     middle = centres(low, high)
     rows = np.maximum(counts, 0.0)
-    found = np.zeros(counts.size, bool)
+    noisy = np.zeros(counts.size, bool)
     if rows.sum() <= 0.0:
-        return found
+        return noisy
     median = middle[int(np.searchsorted(np.cumsum(rows), rows.sum() / 2.0))]
     spread = float((rows * np.abs(middle - median)).sum())
+    # From each end inwards, as long as the sum of all cells so far is within its noise.
     for order in (np.arange(counts.size), np.arange(counts.size)[::-1]):
         sums = np.cumsum(counts[order])
         noise = SIGNIFICANT * deviation * np.sqrt(np.arange(1, counts.size + 1))
         run = order[: int(np.argmin(sums <= noise)) if (sums > noise).any() else 0]
         strong = deviation * np.abs(middle[run] - median) > LEVERAGE * spread
         weak = np.flatnonzero(~strong)
-        found[run[: int(weak[0])] if weak.size else run] = True
-    return found
+        noisy[run[: int(weak[0])] if weak.size else run] = True
+    return noisy

@@ -104,12 +104,12 @@ class TupleIndex:
         rest = keys - self.starts[tables]
         columns = self._table_columns(k)[tables - self.first_tables[k - 1]]
         sizes = np.asarray(self.sizes, dtype=np.int64)
-        found = np.empty((keys.size, k), dtype=np.int64)
+        attributes = np.empty((keys.size, k), dtype=np.int64)
         for position in range(k - 1, -1, -1):
             column = columns[:, position]
-            found[:, position] = rest % sizes[column] + self.first_attributes[column]
+            attributes[:, position] = rest % sizes[column] + self.first_attributes[column]
             rest = rest // sizes[column]
-        return found
+        return attributes
 
     def keys(self, attributes: IntArray) -> IntArray:
         """Return the keys of tuples, shape (N, k), attributes in ascending order, of different columns.

@@ -61,13 +61,13 @@ def filled(sql: str, params: Params | None) -> str:
 
 def _places(tokens: list[Token]) -> list[tuple[int, int, str]]:
     """Return where parameters stand, and their names: of ``?`` their number."""
-    found: list[tuple[int, int, str]] = []
+    places: list[tuple[int, int, str]] = []
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         if token.token_type == TokenType.PLACEHOLDER and token.text == "?":
-            found.append((token.start, token.end + 1, str(len(found) + 1)))
+            places.append((token.start, token.end + 1, str(len(places) + 1)))
         elif token.token_type == TokenType.PARAMETER and token.text == "$" and after is not None and after.start == token.end + 1:
-            found.append((token.start, after.end + 1, after.text))
-    return found
+            places.append((token.start, after.end + 1, after.text))
+    return places
 
 
 def literal_of(name: str, value: Any) -> str:

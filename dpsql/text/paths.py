@@ -21,9 +21,9 @@ def local_path(path: str) -> Path | None:
     >>> str(local_path("file:///data/my%20people")), local_path("s3://data/people")
     ('/data/my people', None)
     """
-    found = _LOCAL.fullmatch(path)
-    if found:
-        path = unquote(found[1])
+    match = _LOCAL.fullmatch(path)
+    if match:
+        path = unquote(match[1])
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
         return None
     return resolved(path)
@@ -62,13 +62,13 @@ def is_file(path: str | Path) -> bool:
 def identity(path: str | Path) -> Identity | None:
     """Return which file or folder a path leads to; None where there is none, or one may not look."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def one_file_twice(paths: Iterable[str | Path]) -> bool:
     """Return whether two paths are one file: a symbolic link, a hard link or a mount. No file is opened."""
-    found = [one for one in map(identity, paths) if one is not None]
-    return len(set(found)) != len(found)
+    identities = [file for file in map(identity, paths) if file is not None]
+    return len(set(identities)) != len(identities)

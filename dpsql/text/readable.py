@@ -54,23 +54,23 @@ def aggregate(text: str, unit: str | None = None) -> str:
     >>> aggregate('count_distinct(__DP_TOGETHER("a", "b"))')
     'count(DISTINCT (a, b))'
     """
-    found = parts(text)
-    if found is None:
+    read = parts(text)
+    if read is None:
         return expression(text)
-    name, given = found.name, expression(found.given)
-    numbers = ", ".join(map(repr, found.quantiles))
+    name, arguments = read.name, expression(read.given)
+    numbers = ", ".join(map(repr, read.quantiles))
     if name == "count_units":
-        name, given = "count", f"DISTINCT {unit or 'unit'}"
+        name, arguments = "count", f"DISTINCT {unit or 'unit'}"
     elif name == "count_distinct":
-        name, given = "count", f"DISTINCT {given}"
-    elif name == "count" and not given:
-        given = "*"
-    elif name == "quantile_cont" and found.quantiles == (0.5,) and not found.listed:
+        name, arguments = "count", f"DISTINCT {arguments}"
+    elif name == "count" and not arguments:
+        arguments = "*"
+    elif name == "quantile_cont" and read.quantiles == (0.5,) and not read.listed:
         name = "median"
-    elif found.quantiles:
-        given = f"{given}, [{numbers}]" if found.listed else f"{given}, {numbers}"
-    shown = f"{name}({given})"
-    return f"{shown} FILTER (WHERE {expression(found.condition)})" if found.condition else shown
+    elif read.quantiles:
+        arguments = f"{arguments}, [{numbers}]" if read.listed else f"{arguments}, {numbers}"
+    shown = f"{name}({arguments})"
+    return f"{shown} FILTER (WHERE {expression(read.condition)})" if read.condition else shown
 
 
 class Parts(NamedTuple):

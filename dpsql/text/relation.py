@@ -92,7 +92,7 @@ def literal(value: Value) -> str:
             return f"system.main.concat({', system.main.chr(0), '.join(parts)})"
         return _text(value)
     if isinstance(value, Mapping):
-        return f"system.main.struct_pack({', '.join(f'{identifier(name)} := {literal(one)}' for name, one in value.items())})"
+        return f"system.main.struct_pack({', '.join(f'{identifier(name)} := {literal(item)}' for name, item in value.items())})"
     return "[" + ", ".join(literal(item) for item in value) + "]"
 
 
@@ -151,11 +151,11 @@ def packed(columns: Mapping[str, str], rows: Sequence[Sequence[None | bool | int
     Numbers have to be finite. The functions are named with their schema, so that no macro of the database stands for one
     (``unnest`` is syntax).
     """
-    found = []
+    unnested = []
     for place, (name, kind) in enumerate(columns.items()):
         values = json.dumps([row[place] for row in rows], ensure_ascii=False, allow_nan=False)
-        found.append(f"unnest(system.main.from_json({literal(values)}, {literal(json.dumps([kind]))})) AS {identifier(name)}")
-    return f"(SELECT {', '.join(found)})"
+        unnested.append(f"unnest(system.main.from_json({literal(values)}, {literal(json.dumps([kind]))})) AS {identifier(name)}")
+    return f"(SELECT {', '.join(unnested)})"
 
 
 def parquet(path: Path) -> str:

@@ -57,20 +57,20 @@ def interval_parts(text: str) -> tuple[int, str] | None:
 
 def _intervals(tokens: list[Token]) -> list[tuple[int, int, str]]:
     """Return where ``INTERVAL 'n units'`` stands, and what it is."""
-    found = []
+    places = []
     for token, constant in zip(tokens, tokens[1:], strict=False):
         if token.token_type != TokenType.INTERVAL or constant.token_type != TokenType.STRING:
             continue
         parts = interval_parts(constant.text)
         if parts is not None:
             amount = f"({parts[0]})" if parts[0] < 0 else str(parts[0])
-            found.append((token.start, constant.end + 1, f"INTERVAL {amount} {parts[1]}"))
-    return found
+            places.append((token.start, constant.end + 1, f"INTERVAL {amount} {parts[1]}"))
+    return places
 
 
 def _substrings(tokens: list[Token]) -> list[tuple[int, int, str]]:
     """Return where FROM and FOR stand between the arguments of ``substring``, and the commas that they are."""
-    found = []
+    places = []
     for place, token in enumerate(tokens[:-1]):
         if token.text.lower() != "substring" or tokens[place + 1].token_type != TokenType.L_PAREN:
             continue
@@ -82,7 +82,8 @@ def _substrings(tokens: list[Token]) -> list[tuple[int, int, str]]:
                 break
             word = "" if inner.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else inner.text.upper()
             if depth == 1 and word in ("FROM", "FOR"):
+                # Without FROM a substring begins at the first character.
                 first = word == "FROM"
-                found.append((inner.start, inner.end + 1, "," if first or began else ", 1,"))
+                places.append((inner.start, inner.end + 1, "," if first or began else ", 1,"))
                 began = True
-    return found
+    return places

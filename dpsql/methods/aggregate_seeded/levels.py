@@ -31,12 +31,12 @@ _TAIL_BITS = 128
 _SUMMED_UP_TO = 1 << 15  # of sigma: beyond, sums would take seconds, and the normal law is right to 1e-8
 
 
-def sigma_proportions(given: object, length: int) -> tuple[float, ...]:
+def sigma_proportions(choice: object, length: int) -> tuple[float, ...]:
     """Return p_1 ... p_R: the noise of level k relative to its sensitivity, before scaling.
 
     Parameters
     ----------
-    given : str or sequence of float
+    choice : str or sequence of float
         'long': 1/k, the least noise on long tuples; 'short': 1/(R - k + 1); 'balanced': 1; or R numbers from 1e-6 to 1e6.
     length : int
         R.
@@ -51,19 +51,19 @@ def sigma_proportions(given: object, length: int) -> tuple[float, ...]:
     >>> sigma_proportions("short", 3)
     (0.3333333333333333, 0.5, 1.0)
     """
-    if isinstance(given, str) and given in PROPORTIONS:
-        divisors = {"long": range(1, length + 1), "short": range(length, 0, -1), "balanced": [1] * length}[given]
+    if isinstance(choice, str) and choice in PROPORTIONS:
+        divisors = {"long": range(1, length + 1), "short": range(length, 0, -1), "balanced": [1] * length}[choice]
         return tuple(1.0 / divisor for divisor in divisors)
     expected = f"must be one of {', '.join(map(repr, PROPORTIONS))}, or {length} numbers from 1e-6 to 1e6"
-    return _numbers("sigma_proportions", given, length, expected, lambda p: 1e-6 <= p <= 1e6)
+    return _numbers("sigma_proportions", choice, length, expected, lambda p: 1e-6 <= p <= 1e6)
 
 
-def fabrication_rates(given: object, length: int) -> tuple[float, ...]:
+def fabrication_rates(choice: object, length: int) -> tuple[float, ...]:
     """Return eta_2 ... eta_R: twice the chance that a measured tuple which nobody has is kept.
 
     Parameters
     ----------
-    given : str or sequence of float
+    choice : str or sequence of float
         'uncontrolled': 1 throughout; 'progressive': evenly from 0.1 to 1; 'balanced': 0.55, then 1; 'minimize': 0.01
         throughout; or R - 1 numbers in (0, 1].
     length : int
@@ -80,21 +80,21 @@ def fabrication_rates(given: object, length: int) -> tuple[float, ...]:
     ((0.1, 0.55, 1.0), (0.55, 1.0))
     """
     count = length - 1
-    if isinstance(given, str) and given in FABRICATION_MODES:
+    if isinstance(choice, str) and choice in FABRICATION_MODES:
         steps = [1.0 - 0.9 * (count - 1 - i) / (count - 1) for i in range(count)] if count > 1 else [1.0] * count
         rates = {
             "uncontrolled": [1.0] * count,
             "progressive": [round(step, 12) for step in steps],
             "balanced": [0.55, *[1.0] * count][:count],
             "minimize": [0.01] * count,
-        }[given]
+        }[choice]
         return tuple(rates)
     modes = ", ".join(map(repr, FABRICATION_MODES))
     expected = f"must be one of {modes}, or {count} numbers above 0 and at most 1, for k = 2 to {length}"
-    return _numbers("fabrication_mode", given, count, expected, lambda rate: 0 < rate <= 1)
+    return _numbers("fabrication_mode", choice, count, expected, lambda rate: 0 < rate <= 1)
 
 
-def fixed_thresholds(given: object, length: int) -> tuple[int, ...] | None:
+def fixed_thresholds(choice: object, length: int) -> tuple[int, ...] | None:
     """Return t_2 ... t_R, or None where they are adaptive.
 
     Raises
@@ -102,19 +102,19 @@ def fixed_thresholds(given: object, length: int) -> tuple[int, ...] | None:
     ArgumentError
         Neither 'adaptive' nor R - 1 whole numbers of at least 0.
     """
-    if given == "adaptive":
+    if choice == "adaptive":
         return None
     expected = f"must be 'adaptive', or {length - 1} whole numbers of at least 0, for k = 2 to {length}"
-    found = _numbers("thresholds", given, length - 1, expected, lambda t: 0 <= t <= 2**53 and t == int(t))
-    return tuple(int(t) for t in found)
+    numbers = _numbers("thresholds", choice, length - 1, expected, lambda t: 0 <= t <= 2**53 and t == int(t))
+    return tuple(int(t) for t in numbers)
 
 
-def _numbers(argument: str, given: object, count: int, expected: str, allowed: Any) -> tuple[float, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != count:
-        raise ArgumentError(argument, given, expected)
-    if not all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) and allowed(x) for x in given):
-        raise ArgumentError(argument, given, expected)
-    return tuple(float(x) for x in given)
+def _numbers(argument: str, choice: object, count: int, expected: str, allowed: Any) -> tuple[float, ...]:
+    if isinstance(choice, str) or not isinstance(choice, Sequence) or len(choice) != count:
+        raise ArgumentError(argument, choice, expected)
+    if not all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) and allowed(x) for x in choice):
+        raise ArgumentError(argument, choice, expected)
+    return tuple(float(x) for x in choice)
 
 
 @dataclass(frozen=True)

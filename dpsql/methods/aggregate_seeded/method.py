@@ -100,9 +100,9 @@ class AggregateSeeded:
         Privacy: looks at the public domain and options alone.
         """
         chosen = self._checked(options)
-        wanted = self.tuples(domain, chosen)
-        cliques = tuple_index(wanted.sizes, wanted.length).cliques
-        return MeasurementPlan((*cliques, ()) if wanted.empty else cliques)
+        tuples = self.tuples(domain, chosen)
+        cliques = tuple_index(tuples.sizes, tuples.length).cliques
+        return MeasurementPlan((*cliques, ()) if tuples.empty else cliques)
 
     def tuples(
         self, domain: Domain, options: Mapping[str, Any], epsilon: float | None = None, delta: float | None = None
@@ -141,30 +141,30 @@ class AggregateSeeded:
     ) -> tuple[str, ...]:
         """Return what the user should know before buying: noise and thresholds of each level, and what published accounting has."""
         chosen = self._checked(options)
-        wanted = self.tuples(domain, chosen)
-        upto = "at most " if wanted.percentile is not None else ""
-        found = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
+        tuples = self.tuples(domain, chosen)
+        upto = "at most " if tuples.percentile is not None else ""
+        notes = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
         if chosen["accounting"] == "exact":
             columns = len(domain.attributes)
             split = _split(epsilon, delta, chosen, _proportions(chosen, columns))
-            other = tuple_levels.published_scales(split, columns, l2_sensitivity)
-            factor = float(other[0] / scales[0])
-            found[0] += f"; accounting := 'published' has {_listed(other)}, larger by a factor of {factor:.3g}"
-        index = tuple_index(wanted.sizes, wanted.length)
+            published = tuple_levels.published_scales(split, columns, l2_sensitivity)
+            factor = float(published[0] / scales[0])
+            notes[0] += f"; accounting := 'published' has {_listed(published)}, larger by a factor of {factor:.3g}"
+        index = tuple_index(tuples.sizes, tuples.length)
         for k in range(2, len(scales) + 1):
             first, behind = index.level_keys(k)
             limit = self.threshold(k, scales[k - 1], chosen)
             share = tuple_levels.tail(scales[k - 1], limit)
-            found.append(
+            notes.append(
                 f"k = {k}: reported if above {limit}; of the tuples that are counted and that nobody has, {share:.3g} are "
                 f"expected to be, so at most {share * (behind - first):.6g}"
             )
-        if wanted.percentile is not None:
-            found.append(
-                f"NULL is an empty cell in {[domain.names[i] for i in wanted.empty]!r}: a row keeps as many of its tuples as a "
-                f"private percentile ({float(100 * wanted.percentile):g}) allows, and noise and thresholds fall with it"
+        if tuples.percentile is not None:
+            notes.append(
+                f"NULL is an empty cell in {[domain.names[i] for i in tuples.empty]!r}: a row keeps as many of its tuples as a "
+                f"private percentile ({float(100 * tuples.percentile):g}) allows, and noise and thresholds fall with it"
             )
-        return tuple(found)
+        return tuple(notes)
 
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured domain; the published sampler can leave any cell empty."""
@@ -177,18 +177,20 @@ class AggregateSeeded:
         chosen = self._checked(options)
         domain = statistics.domain
         length = min(chosen["reporting_length"], len(statistics.sizes))
-        wanted = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, length, ())
-        index = tuple_index(wanted.sizes, wanted.length)
+        tuples = self.tuples(domain, chosen) if domain is not None else TuplePlan(statistics.sizes, length, ())
+        index = tuple_index(tuples.sizes, tuples.length)
         levels, scales = levels_of(statistics, index)
         limits = tuple(self.threshold(k, scale, chosen) for k, scale in enumerate(scales, 1))
+        # The published sampler writes an empty cell as NULL.
         null = statistics.sizes
         if domain is not None:
             null = tuple(a.size if a.null_code is None else a.null_code for a in domain.attributes)
         total, missing = statistics.total, Empty()
-        if wanted.empty:
-            missing = Empty(wanted.empty, 0.0 if total is not None else statistics.scales[()])
+        # Where cells are empty no table sums to the number of rows: it was measured by itself, unless it is public.
+        if tuples.empty:
+            missing = Empty(tuples.empty, 0.0 if total is not None else statistics.scales[()])
             total = int(extra_of(statistics, index)[0]) if total is None else total
-        bounds = tuple(extra_of(statistics, index)[1:].tolist()) if wanted.empty else ()
+        bounds = tuple(extra_of(statistics, index)[1:].tolist()) if tuples.empty else ()
         return AggregateModel(levels, index, total, missing, limits, chosen, null, bounds)
 
     def aggregates(self, statistics: Statistics, options: Mapping[str, Any]) -> tuple[IntArray, IntArray]:
@@ -199,16 +201,16 @@ class AggregateSeeded:
 
     def report(self, model: AggregateModel) -> list[str]:
         """Return how many tuples were counted and reported, and how many fabricated ones to expect. Post-processing."""
-        found = []
+        lines = []
         for k, (level, shown, threshold) in enumerate(zip(model.levels, model.reported, model.thresholds, strict=True), 1):
             text = f"k = {k}: {len(shown.counts)} of {len(level.counts)} counted tuples are reported, those above {threshold}"
             if k > 1 and level.scale > 0:
                 share = tuple_levels.tail(Fraction(level.scale), threshold)
                 text += f"; at most {share * len(level.counts):.6g} of them are expected to be tuples that nobody has"
-            found.append(text)
+            lines.append(text)
         if model.bounds:
-            found.append(f"a row was counted in at most {', '.join(map(str, model.bounds))} tuples, k = 1 to {len(model.bounds)}")
-        return found
+            lines.append(f"a row was counted in at most {', '.join(map(str, model.bounds))} tuples, k = 1 to {len(model.bounds)}")
+        return lines
 
     def total(self, model: AggregateModel) -> int:
         """Return the number of rows that the counts suggest, at least 0."""
@@ -275,20 +277,20 @@ def _factor(model: AggregateModel, rows: int) -> float:
     singles = model.reported[0]
     column = model.index.columns_of_attributes[singles.attributes[:, 0]]
     largest = float(np.bincount(column, weights=singles.counts).max(initial=0.0))
-    wanted = rows / model.rows if model.rows else 0.0
-    return min(wanted, 2.0 * rows / largest) if largest else wanted
+    factor = rows / model.rows if model.rows else 0.0
+    return min(factor, 2.0 * rows / largest) if largest else factor
 
 
 def _empty_columns(domain: Domain, chosen: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the positions of the columns whose NULL is an empty cell, those of split columns among them."""
-    given, parts = chosen["empty"], set(multi_value.split(domain, chosen))
+    empty, parts = chosen["empty"], set(multi_value.split(domain, chosen))
     nullable = {fold(a.name): i for i, a in enumerate(domain.attributes) if a.nullable}
-    if given is False or given is True:
-        return tuple(nullable.values()) if given else tuple(sorted(parts))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) and fold(name) in nullable for name in given):
+    if empty is False or empty is True:
+        return tuple(nullable.values()) if empty else tuple(sorted(parts))
+    if not isinstance(empty, (list, tuple)) or not all(isinstance(name, str) and fold(name) in nullable for name in empty):
         names = [a.name for a in domain.attributes if a.nullable]
-        raise ArgumentError("empty", given, f"must be true, false or a list of nullable columns; there are {names!r}")
-    return tuple(sorted({nullable[fold(name)] for name in given} | parts))
+        raise ArgumentError("empty", empty, f"must be true, false or a list of nullable columns; there are {names!r}")
+    return tuple(sorted({nullable[fold(name)] for name in empty} | parts))
 
 
 def _proportions(chosen: Mapping[str, Any], columns: int) -> tuple[float, ...]:

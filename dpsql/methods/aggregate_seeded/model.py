@@ -82,8 +82,8 @@ def estimated_rows(levels: Sequence[Level], index: TupleIndex) -> float:
         columns = index.columns_of_attributes[level.attributes]
         table = columns[:, 0] if k == 1 else index.tables_of(index.keys(level.attributes)) - first
         cells = np.asarray([end - start for start, end in zip(index.starts[first:behind], index.ends[first:behind], strict=True)])
-        found = np.bincount(table, minlength=behind - first)
-        complete = found == cells
+        measured = np.bincount(table, minlength=behind - first)
+        complete = measured == cells
         weights.append(complete / (max(level.scale**2, _SMALLEST_VARIANCE) * cells))
         sums.append(np.bincount(table, weights=level.counts, minlength=behind - first))
         if k == 2:
@@ -147,19 +147,21 @@ def pair_targets(
     if len(levels) > 2:
         _add_triples(levels[2], owner, sizes, complete, values, precisions)
     values, precisions = values + values.T, precisions + precisions.T
+    # From here on a column with empty cells has one attribute more.
     if empty.columns:
         one_way, values, precisions = _with_empty(one_way, values, precisions, index, rows, empty)
         sizes = np.asarray(empty.sizes(index), dtype=np.int64)
         single, precision = one_way[0] / one_way[1], one_way[1]
     else:
         precision = np.full(columns, precision_1)
+    # Weights are precisions in units of the usual one, so that a step of the fit means the same at any noise.
     scale = max(rows, 1.0)
     measured = precisions[precisions > 0.0]
     strength = min(scale * math.sqrt(float(measured.mean())), _LARGEST_STRENGTH) if measured.size else 0.0
     unit, largest = max(strength, 1.0) ** 2, _LARGEST_STRENGTH**2
     ends = np.cumsum(sizes)
     shares = [_shares(one_way[:, end - size : end], rows) for size, end in zip(sizes, ends, strict=True)]
-    found = Targets(
+    targets = Targets(
         sizes=tuple(sizes.tolist()),
         rows=rows,
         strength=strength,
@@ -173,7 +175,7 @@ def pair_targets(
         coarse_weights=np.zeros((0, 0), np.float32),
     )
     with np.errstate(divide="ignore"):
-        return found, 1.0 / np.sqrt(precisions)
+        return targets, 1.0 / np.sqrt(precisions)
 
 
 def _with_empty(
@@ -196,11 +198,13 @@ def _with_empty(
     place = np.ix_(old, old)
     pairs[place] = np.divide(values, precisions, out=np.zeros_like(values), where=known)
     spread[place] = np.divide(1.0, precisions, out=np.full_like(values, np.inf), where=known)
+    # An empty cell is had by the rows that no value of the column accounts for; the noise of all its values adds up.
     for i in empty.columns:
         block = slice(starts[i], starts[i] + sizes[i] - 1)
         none = starts[i] + sizes[i] - 1
         single[none] = rows - single[block].sum()
         variance[none] = empty.deviation**2 + variance[block].sum()
+    # A loop of its own: the single counts of all empty cells must stand first.
     for i in empty.columns:
         block, none = slice(starts[i], starts[i] + sizes[i] - 1), starts[i] + sizes[i] - 1
         others = np.ones(total, dtype=np.bool_)
@@ -226,10 +230,11 @@ def _add_pairs(
     a, b = level.attributes.T
     values[a, b] += precision * level.counts
     precisions[np.triu(owner[:, None] != owner[None, :])] += precision
-    for one, other in ((a, b), (b, a)):
-        share = complete[owner[other]] * precision / sizes[owner[other]]
-        one_way[0] += np.bincount(one, weights=share * level.counts, minlength=owner.size)
-        seen = np.unique((one * sizes.size + owner[other])[complete[owner[other]]])
+    # A column without empty cells has one value in every row: pairs summed over it measure the other's single counts again.
+    for kept, summed in ((a, b), (b, a)):
+        share = complete[owner[summed]] * precision / sizes[owner[summed]]
+        one_way[0] += np.bincount(kept, weights=share * level.counts, minlength=owner.size)
+        seen = np.unique((kept * sizes.size + owner[summed])[complete[owner[summed]]])
         one_way[1] += np.bincount(seen // sizes.size, weights=precision / sizes[seen % sizes.size], minlength=owner.size)
 
 
@@ -258,39 +263,40 @@ def _shares(sums: FloatArray, rows: float) -> FloatArray:
     return simplex_projection(estimate + (rows - estimate.sum()) / size, rows) / rows
 
 
-def impossible_pairs(mixture: Mixture, given: Targets, errors: FloatArray) -> BoolArray:
+def impossible_pairs(mixture: Mixture, targets: Targets, errors: FloatArray) -> BoolArray:
     """Return the pairs that rule 3 takes to be impossible, shape (D, D)."""
-    rows = max(given.rows, 1.0)
-    expected = rows * np.outer(given.one_way, given.one_way)
-    modelled = rows * pair_matrix(mixture, given.sizes)
+    rows = max(targets.rows, 1.0)
+    expected = rows * np.outer(targets.one_way, targets.one_way)
+    modelled = rows * pair_matrix(mixture, targets.sizes)
     finite = np.isfinite(errors)
     limit = np.where(finite, errors, 0.0)
     rare = modelled < _SHARE_OF_INDEPENDENCE * expected + _ERRORS * limit
-    found: BoolArray = rare & (expected > limit) & finite
-    return found
+    impossible: BoolArray = rare & (expected > limit) & finite
+    return impossible
 
 
 def fit_seeded(levels: Sequence[Level], index: TupleIndex, total: int | None, empty: Empty = _NO_EMPTY) -> Seeded:
     """Fit the model. Deterministic."""
-    given, errors = pair_targets(levels, index, total, empty)
-    columns = given.one_way.size
+    targets, errors = pair_targets(levels, index, total, empty)
+    columns = targets.one_way.size
     nothing = np.zeros((columns, columns), dtype=np.bool_)
-    if given.strength == 0.0 or given.rows < 1.0:
-        return Seeded(Mixture(np.ones(1), given.one_way[:, None]), nothing)
+    if targets.strength == 0.0 or targets.rows < 1.0:
+        return Seeded(Mixture(np.ones(1), targets.one_way[:, None]), nothing)
     with one_blas_thread():
-        mixture = _fitted(given)
-        impossible = impossible_pairs(mixture, given, errors)
+        mixture = _fitted(targets)
+        impossible = impossible_pairs(mixture, targets, errors)
         if not impossible.any():
             return Seeded(mixture, impossible)
-        pairs, weights = given.pairs.copy(), given.pair_weights.copy()
+        # Impossible pairs become measured zeros of a large weight for a second fit.
+        pairs, weights = targets.pairs.copy(), targets.pair_weights.copy()
         pairs[impossible] = 0.0
         weights[impossible] *= np.float32(_IMPOSSIBLE_WEIGHT)
-        return Seeded(_fitted(replace(given, pairs=pairs, pair_weights=weights)), impossible)
+        return Seeded(_fitted(replace(targets, pairs=pairs, pair_weights=weights)), impossible)
 
 
-def _fitted(given: Targets) -> Mixture:
-    classes, steps = schedule(given.one_way.size, given.strength)
-    return fit_from_starts(given, classes=classes, steps=steps, starts=_RESTARTS)
+def _fitted(targets: Targets) -> Mixture:
+    classes, steps = schedule(targets.one_way.size, targets.strength)
+    return fit_from_starts(targets, classes=classes, steps=steps, starts=_RESTARTS)
 
 
 def schedule(columns: int, strength: float) -> tuple[int, int]:

@@ -98,14 +98,14 @@ class _Builder:
         self.index, self.rng, self.percentile, self.subtract = index, rng, percentile, use_synthetic_counts
         self.columns = index.columns_of_attributes
         self.counts = _Counts(reported, index)
-        self.made = np.zeros_like(self.counts.counts)
+        self.synthesized = np.zeros_like(self.counts.counts)
         self.left = np.zeros(self.columns.size)
         singles, single_counts = reported[0]
         self.left[singles[:, 0]] = np.rint(single_counts * factor)
         self.factor = factor
         column_totals = np.bincount(self.columns, weights=self.left)
-        wanted = int(column_totals.max(initial=0.0)) // _BATCHES + 1
-        self.size = min(wanted, _LARGEST_BATCH, max(1, _CELLS // max(1, self.columns.size)))
+        size = int(column_totals.max(initial=0.0)) // _BATCHES + 1
+        self.size = min(size, _LARGEST_BATCH, max(1, _CELLS // max(1, self.columns.size)))
 
     def batch(self) -> IntArray:
         """Return new records, shape (b, d): attributes, -1 where empty; none where nothing is available."""
@@ -140,22 +140,23 @@ class _Builder:
         offered = np.flatnonzero(self.left >= 1.0)
         weights = np.zeros((len(records), offered.size))
         if offered.size and len(records):
-            held = records[records >= 0].reshape(len(records), length)
-            weights = self._weights(held, offered)
+            attributes = records[records >= 0].reshape(len(records), length)
+            weights = self._weights(attributes, offered)
             weights[records[:, self.columns[offered]] >= 0] = 0.0
         sums = np.cumsum(weights, axis=1)
         total = sums[:, -1] if offered.size else np.zeros(len(records))
         place = (sums <= (self.rng.random(len(records)) * total)[:, None]).sum(axis=1)
         return np.where(total > 0.0, offered[np.minimum(place, offered.size - 1)] if offered.size else -1, -1)
 
-    def _weights(self, held: IntArray, offered: IntArray) -> FloatArray:
+    def _weights(self, attributes: IntArray, offered: IntArray) -> FloatArray:
         """Return the weight of every offered attribute for every record, shape (b, offered)."""
-        length, most = held.shape[1], self.index.length
+        length, most = attributes.shape[1], self.index.length
         if length < most:
-            found, allowed = self._tuples(held, offered)
-            return np.where(allowed, found, 0.0)
+            counts, allowed = self._tuples(attributes, offered)
+            return np.where(allowed, counts, 0.0)
+        # No count is reported of a record this long with one more: the tuples that it would complete speak for it.
         parts = [list(part) for k in range(most) for part in itertools.combinations(range(length), k)]
-        some = [self._tuples(held[:, part], offered) for part in parts]
+        some = [self._tuples(attributes[:, part], offered) for part in parts]
         values = np.stack([value for value, _ in some])
         allowed = np.logical_and.reduce([good for _, good in some])
         middle = self._percentile(values)
@@ -164,8 +165,8 @@ class _Builder:
     def _percentile(self, values: FloatArray) -> FloatArray:
         """Return the percentile over the first axis: the value at the rank ceil(p N / 100)."""
         rank = max(int(np.ceil(self.percentile / 100.0 * len(values))) - 1, 0)
-        found: FloatArray = np.partition(values, rank, axis=0)[rank]
-        return found
+        percentile: FloatArray = np.partition(values, rank, axis=0)[rank]
+        return percentile
 
     def _tuples(self, part: IntArray, offered: IntArray) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         """Return the count of each record's part together with each offered attribute, and whether it is reported."""
@@ -181,7 +182,7 @@ class _Builder:
         places, known = self.counts.of(flat[good])
         counts = self.counts.counts[places]
         if self.subtract:
-            counts = np.maximum(counts - self.made[places] / max(self.factor, 1e-12), 0.0)
+            counts = np.maximum(counts - self.synthesized[places] / max(self.factor, 1e-12), 0.0)
         value[good], allowed[good] = counts * known, known
         return value.reshape(rows, -1), allowed.reshape(rows, -1)
 
@@ -192,4 +193,4 @@ class _Builder:
                 part = records[:, list(columns)]
                 part = part[(part >= 0).all(axis=1)]
                 places, known = self.counts.of(part)
-                np.add.at(self.made, places[known], 1.0)
+                np.add.at(self.synthesized, places[known], 1.0)

@@ -85,7 +85,7 @@ def reported(levels: Sequence[Level], thresholds: Sequence[int], index: TupleInd
     -----
     Privacy: post-processing. Counts fall down the lattice, as those of rows do.
     """
-    found: list[Aggregates] = []
+    aggregates: list[Aggregates] = []
     keys = counts = np.zeros(0, dtype=np.int64)
     for k, (level, threshold) in enumerate(zip(levels, thresholds, strict=True), 1):
         kept = level.counts > threshold
@@ -94,8 +94,8 @@ def reported(levels: Sequence[Level], thresholds: Sequence[int], index: TupleInd
             for part in index.subkeys(attributes):
                 capped = np.minimum(capped, counts[np.searchsorted(keys, part)]) if keys.size else capped
         keys, counts = index.keys(attributes), capped
-        found.append(Aggregates(attributes, capped))
-    return tuple(found)
+        aggregates.append(Aggregates(attributes, capped))
+    return tuple(aggregates)
 
 
 def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, ...], tuple[Fraction, ...]]:
@@ -118,5 +118,5 @@ def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, .
 def extra_of(statistics: Statistics, index: TupleIndex) -> IntArray:
     """Return what is released of rows with empty cells: their number, and the bound of each level."""
     table, _, counts = statistics.blocks
-    found: IntArray = counts[table == len(index.cliques)]
-    return found
+    extra: IntArray = counts[table == len(index.cliques)]
+    return extra

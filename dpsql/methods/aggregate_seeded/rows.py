@@ -62,8 +62,8 @@ def repair(codes: IndexArray, model: Seeded, sizes: tuple[int, ...], rng: np.ran
     for _ in range(_ROUNDS):
         placed = codes[bad] + starts
         conflicts = _conflicts(placed, model.impossible)
-        found = conflicts.any(axis=1)
-        bad, placed, conflicts = bad[found], placed[found], conflicts[found]
+        broken = conflicts.any(axis=1)
+        bad, placed, conflicts = bad[broken], placed[broken], conflicts[broken]
         if not bad.size:
             return
         # Ties are broken at random: else the same column would give way every time.
@@ -75,13 +75,13 @@ def repair(codes: IndexArray, model: Seeded, sizes: tuple[int, ...], rng: np.ran
 
 def _conflicts(placed: IndexArray, impossible: BoolArray) -> IndexArray:
     """Return in how many impossible pairs each value of each row takes part, shape (n, d)."""
-    found = np.zeros(placed.shape, dtype=np.intp)
+    conflicts = np.zeros(placed.shape, dtype=np.intp)
     for i in range(placed.shape[1]):
         for j in range(i + 1, placed.shape[1]):
             hit = impossible[placed[:, i], placed[:, j]]
-            found[:, i] += hit
-            found[:, j] += hit
-    return found
+            conflicts[:, i] += hit
+            conflicts[:, j] += hit
+    return conflicts
 
 
 @multiplies

@@ -72,10 +72,10 @@ def latent_correlations(
         values = np.sin(0.5 * math.pi * np.clip(tau, -1.0, 1.0))
     else:
         values = posterior_means(tau, [(margins[i], margins[j]) for i, j in pairs], scale)
-    found = np.eye(m)
+    matrix = np.eye(m)
     first, second = np.array(pairs).T
-    found[first, second] = found[second, first] = values
-    return lift_spectrum(nearest_correlation(found), floor=_FLOOR)
+    matrix[first, second] = matrix[second, first] = values
+    return lift_spectrum(nearest_correlation(matrix), floor=_FLOOR)
 
 
 @multiplies
@@ -121,14 +121,15 @@ def tau_curve(first: FloatArray, second: FloatArray) -> FloatArray:
     >>> tau_curve(coin, coin)[[0, 1600, 2400, 3200]].round(4).tolist()
     [-0.5, 0.0, 0.25, 0.5]
     """
-    one, two = (shares[shares > 1e-9] for shares in (first, second))
-    if one.size * two.size > _MOST_CELLS:
-        untied = math.sqrt(max(1.0 - float(one @ one), 0.0) * max(1.0 - float(two @ two), 0.0))
+    left, right = (shares[shares > 1e-9] for shares in (first, second))
+    # So many cells are nearly continuous: then only the ties lower tau.
+    if left.size * right.size > _MOST_CELLS:
+        untied = math.sqrt(max(1.0 - float(left @ left), 0.0) * max(1.0 - float(right @ right), 0.0))
         return untied * _ANGLES / (0.5 * math.pi)
     nodes = np.linspace(_ANGLES[0], _ANGLES[-1], _NODES)
-    curve = _cut_tau(one, two, np.sin(nodes))
-    found: FloatArray = interpolate.PchipInterpolator(nodes, np.maximum.accumulate(curve))(_ANGLES)
-    return found
+    curve = _cut_tau(left, right, np.sin(nodes))
+    taus: FloatArray = interpolate.PchipInterpolator(nodes, np.maximum.accumulate(curve))(_ANGLES)
+    return taus
 
 
 def _cut_tau(first: FloatArray, second: FloatArray, correlations: FloatArray) -> FloatArray:
@@ -140,5 +141,5 @@ def _cut_tau(first: FloatArray, second: FloatArray, correlations: FloatArray) ->
         h, k = special.ndtri(np.minimum(up[:-1], 1.0)), special.ndtri(np.minimum(across[:-1], 1.0))
         below[:, 1:-1, 1:-1] = normal_cdf2(h[:, None], k, correlations[:, None, None])
     table = np.maximum(np.diff(np.diff(below, axis=1), axis=2), 0.0)
-    found: FloatArray = 2.0 * concordance(table)
-    return found
+    taus: FloatArray = 2.0 * concordance(table)
+    return taus

@@ -240,8 +240,8 @@ class DpcopulaKendall:
             with one_blas_thread():
                 normals = _correlated(factor, rng.standard_normal((m, size)))
             codes = np.empty((m, size), dtype=np.int32)
-            for found, cuts, values in zip(codes, model.thresholds, normals, strict=True):
-                found[:] = np.searchsorted(cuts, values, side="left")
+            for column, cuts, values in zip(codes, model.thresholds, normals, strict=True):
+                column[:] = np.searchsorted(cuts, values, side="left")
             yield codes.T
 
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,16 +254,16 @@ class DpcopulaKendall:
         return chosen
 
 
-def _scale(wanted: Fraction, epsilon: Fraction) -> Fraction:
+def _scale(scale: Fraction, epsilon: Fraction) -> Fraction:
     """Return a noise scale, rounded up, or refuse an epsilon that is too small for the sampler."""
-    if wanted > discrete.MAXIMUM_LAPLACE_SCALE:
-        least = float(wanted * epsilon / discrete.MAXIMUM_LAPLACE_SCALE)
+    if scale > discrete.MAXIMUM_LAPLACE_SCALE:
+        least = float(scale * epsilon / discrete.MAXIMUM_LAPLACE_SCALE)
         raise ArgumentError("epsilon", float(epsilon), f"must be at least {least:.6g} with these columns and this ratio")
-    return discrete.scale_grid(wanted)
+    return discrete.scale_grid(scale)
 
 
 @multiplies
 def _correlated(factor: FloatArray, normals: FloatArray) -> FloatArray:
     """Return independent standard normals, one row an attribute, with the correlations of a Cholesky factor."""
-    found: FloatArray = factor @ normals
-    return found
+    correlated: FloatArray = factor @ normals
+    return correlated

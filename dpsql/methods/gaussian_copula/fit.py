@@ -261,9 +261,9 @@ class _Adam:
 class _Half:
     """One half of the draws of every step, with a generator and buffers of its own."""
 
-    def __init__(self, rng: np.random.Generator, free: FreeColumns, given: Targets) -> None:
-        self._rng, self._free, self._given = rng, free, given
-        self._tables = np.empty_like(given.tables)
+    def __init__(self, rng: np.random.Generator, free: FreeColumns, measured: Targets) -> None:
+        self._rng, self._free, self._measured = rng, free, measured
+        self._tables = np.empty_like(measured.tables)
 
     @multiplies
     def gradient(self, loadings: Float32, offsets: Float32, size: int) -> tuple[Float32, Float32]:
@@ -273,12 +273,12 @@ class _Half:
         utilities += offsets[:, None]
         choice = self._free.choice(utilities)
         np.matmul(choice, choice.T, out=self._tables)
-        pull = utility_pull(self._tables, choice, self._given, self._free)
+        pull = utility_pull(self._tables, choice, self._measured, self._free)
         return pull @ draws.T, pull.sum(1)
 
 
 @multiplies
-def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeColumns) -> Float32:
+def utility_pull(tables: Float32, choice: Float32, measured: Targets, free: FreeColumns) -> Float32:
     """Return the gradient of half the squared error of all two-way tables and one-way tables in the utilities.
 
     Parameters
@@ -288,7 +288,7 @@ def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeCol
         far more noise: these ones share theirs with it.) Overwritten.
     choice : ndarray, shape (F, b)
         Probabilities given the draws.
-    given : Targets
+    measured : Targets
     free : FreeColumns
 
     Returns
@@ -297,16 +297,16 @@ def utility_pull(tables: Float32, choice: Float32, given: Targets, free: FreeCol
         Not divided by the number of draws.
     """
     tables *= np.float32(1.0 / choice.shape[1])
-    tables -= given.tables
-    tables *= given.weights
+    tables -= measured.tables
+    tables *= measured.weights
     pull: Float32 = np.matmul(tables, choice)
-    pull += (choice.mean(1, dtype=np.float32) - given.shares)[:, None]
+    pull += (choice.mean(1, dtype=np.float32) - measured.shares)[:, None]
     return free.utility_gradient(pull, choice)
 
 
 @multiplies
 def calibrate(
-    loadings: Float32, offsets: Float32, free: FreeColumns, given: Targets, schedule: Schedule
+    loadings: Float32, offsets: Float32, free: FreeColumns, measured: Targets, schedule: Schedule
 ) -> tuple[Float32, Float32]:
     """Return loadings and offsets whose decoded two-way tables are nearest (least squares) to the given ones.
 
@@ -316,7 +316,7 @@ def calibrate(
     offsets : ndarray, shape (F,)
         The start.
     free : FreeColumns
-    given : Targets
+    measured : Targets
     schedule : Schedule
 
     Returns
@@ -325,19 +325,22 @@ def calibrate(
         Arrays as given, and the given ones where the descent leaves the finite numbers. Deterministic: the two halves of
         the draws, each on its own thread, have generators of their own, and their gradients are added in a fixed order.
     """
-    if not schedule.steps or not given.weights.any():
+    if not schedule.steps or not measured.weights.any():
         return loadings, offsets
+    # Halves with generators of their own: what comes out does not depend on the number of threads.
     seeds = np.random.SeedSequence(_SEED).spawn(_HALVES)
-    halves = [_Half(np.random.default_rng(seed), free, given) for seed in seeds]
+    halves = [_Half(np.random.default_rng(seed), free, measured) for seed in seeds]
     moving, offset = _Adam(loadings), _Adam(offsets)
     with Workers(_HALVES) as workers:
         for step in range(schedule.steps):
             rate, weight = _pace(step, schedule)
             draws = schedule.early if schedule.early and 2 * step < schedule.steps else schedule.draws
-            found = workers.map(partial(_Half.gradient, loadings=moving.value, offsets=offset.value, size=draws // _HALVES), halves)
-            moving.move(found[0][0] + found[1][0], rate, weight)
-            offset.move(found[0][1] + found[1][1], rate, weight)
+            gradient = partial(_Half.gradient, loadings=moving.value, offsets=offset.value, size=draws // _HALVES)
+            gradients = workers.map(gradient, halves)
+            moving.move(gradients[0][0] + gradients[1][0], rate, weight)
+            offset.move(gradients[0][1] + gradients[1][1], rate, weight)
             progress.advance((step + 1) / schedule.steps)
+    # A descent that left the finite numbers is worse than none.
     finite = np.isfinite(moving.mean).all() and np.isfinite(offset.mean).all()
     return (moving.mean, offset.mean) if finite else (loadings, offsets)
 

@@ -37,8 +37,8 @@ def draw_cost(sizes: Sequence[int], rows: int, rank: int, output: str = "decoded
     drawing = rows * (binary * (5.0 + 0.035 * rank) + others * (14.0 + 0.035 * rank) + 4.0 * rank) * 1e-9
     length = block_lengths([1] * columns if hot else sizes, rank, max(rows, 1))[0]
     parts = min(2.0, max(rows / max(length, 1), 1.0))
-    held = length * (6.0 * columns + 8.0 * (rank + max(CHUNK, *sizes)))
-    return 0.15 + (drawing + rows * columns * 36e-9) / parts, 50.0 + held * parts / 2.0 / 1e6
+    memory = length * (6.0 * columns + 8.0 * (rank + max(CHUNK, *sizes)))
+    return 0.15 + (drawing + rows * columns * 36e-9) / parts, 50.0 + memory * parts / 2.0 / 1e6
 
 
 def forecast_draw(sizes: Sequence[int], rows: int, output: str = "decoded") -> tuple[float, float]:

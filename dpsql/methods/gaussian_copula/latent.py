@@ -61,12 +61,12 @@ def _rank(values: FloatArray) -> int:
     return min(max(int((values > _COMMON).sum()), _FEWEST_FACTORS), _MOST_FACTORS, values.size)
 
 
-def schedule_for(wanted: int | str, sizes: Sequence[int]) -> Schedule:
+def schedule_for(iterations: int | str, sizes: Sequence[int]) -> Schedule:
     """Return how to calibrate: small tables can afford more steps for the same time, binary attributes need fewer."""
     binary = sum(size == 2 for size in sizes)
     columns = sum(size for size in sizes if size > 2) + binary
     fewest = _SHORTEST if 2 * binary > columns else _SHORTEST + 50
-    steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(wanted, str) else wanted
+    steps = min(max(_WORK // max(columns, 1), fewest), _LONGEST) if isinstance(iterations, str) else iterations
     rate = _BINARY_RATE if 2 * binary > columns else _RATE
     return Schedule(steps, _MANY_DRAWS if columns <= _MANY_UP_TO else _DRAWS, rate, early=_DRAWS)
 
@@ -86,8 +86,8 @@ def _pair_correlations(tables: ConsistentTables, free: FreeColumns) -> FloatArra
         skip_i, skip_j = (int(free.skipped[pairs[0, side]]) for side in (0, 1))
         a, b = (np.clip(margin, 0.0, 1.0) for margin in tables.margins(pairs))
         cells = stack[:, skip_i:, skip_j:]
-        found = latent_correlation(a[:, skip_i:, None], b[:, None, skip_j:], cells)
-        free.scatter(matrix, pairs, np.pad(found, ((0, 0), (skip_i, 0), (skip_j, 0))))
+        correlations = latent_correlation(a[:, skip_i:, None], b[:, None, skip_j:], cells)
+        free.scatter(matrix, pairs, np.pad(correlations, ((0, 0), (skip_i, 0), (skip_j, 0))))
     return matrix
 
 
@@ -100,21 +100,24 @@ def published(tables: ConsistentTables) -> tuple[Float32, FloatArray]:
     free = FreeColumns.of(tables.sizes)
     shares = np.clip(np.concatenate(tables.one_way), 0.0, 1.0)
     with progress.stage("correlations"):
-        found = _pair_correlations(tables, free)
+        correlations = _pair_correlations(tables, free)
+        # A row has one value of an attribute: its columns exclude each other, as far as a normal can say so.
         for start, count in zip(free.starts, free.counts, strict=True):
             block = slice(start, start + count)
             own = shares[free.columns[block]]
             present = (own > 0.0) & (own < 1.0)
-            found[block, block] = -1.0 * np.outer(present, present)
-        found[np.diag_indices_from(found)] = 1.0
+            correlations[block, block] = -1.0 * np.outer(present, present)
+        correlations[np.diag_indices_from(correlations)] = 1.0
     if not free.columns.size:
         return np.eye(shares.size, dtype=np.float32), -special.ndtri(shares)
     with progress.stage("nearest correlation"), Workers(1) as worker:
-        correlation = lift_spectrum(nearest_correlation(found, tolerance=_TOLERANCE), floor=_FLOOR)
+        correlation = lift_spectrum(nearest_correlation(correlations, tolerance=_TOLERANCE), floor=_FLOOR)
         root = worker.run(np.linalg.cholesky, correlation).astype(np.float32)
+    # An attribute of a single value takes part in no correlation: it gets a normal of its own.
     alone = np.flatnonzero(np.repeat(np.asarray(tables.sizes) == 1, tables.sizes))
     every = np.zeros((shares.size, len(root) + alone.size), np.float32)
     every[free.columns, : len(root)] = root
+    # The first column of a binary attribute is the second one turned round.
     every[free.columns[: free.binary] - 1, : len(root)] = -root[: free.binary]
     every[alone, len(root) + np.arange(alone.size)] = 1.0
     return every, -special.ndtri(shares)

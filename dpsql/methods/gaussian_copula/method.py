@@ -139,7 +139,7 @@ class GaussianCopula:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         weight = float(chosen["one_way_weight"])
         singles = m if weight > 0.0 or m == 1 else 0
-        cliques = AllCliques(m, [k for k, wanted in ((1, singles), (2, m > 1)) if wanted])
+        cliques = AllCliques(m, [k for k, used in ((1, singles), (2, m > 1)) if used])
         weights = (weight or 1.0,) * singles + (1.0,) * (len(cliques) - singles)
         return MeasurementPlan(cliques, weights, self._notes(chosen))
 

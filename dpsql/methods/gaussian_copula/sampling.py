@@ -150,10 +150,10 @@ def _one_block(model: _Model, size: int, rng: np.random.Generator, stop: Stop) -
     with np.errstate(over="ignore", invalid="ignore"):
         _draw_binary(model, latent, codes, rng, stop)
         many = np.flatnonzero(model.counts > 2)
-        held = np.empty((model.counts[many].max(initial=0), length), np.float32)
+        memory = np.empty((model.counts[many].max(initial=0), length), np.float32)
         for i in many:
             block = slice(model.starts[i], model.starts[i] + model.counts[i])
-            utilities = _product(model.loadings[block], latent, held, stop)
+            utilities = _product(model.loadings[block], latent, memory, stop)
             utilities += model.offsets[block, None]
             _choose(utilities, length * model.shares[block], rng, codes[i], stop)
     return codes[:, :size].T
@@ -163,10 +163,10 @@ def _draw_binary(model: _Model, latent: Float32, codes: AnyCodes, rng: np.random
     """Draw the attributes with two codes into the rows of `codes`."""
     length = latent.shape[1]
     odds = np.empty(length, np.float32)
-    held = np.empty((min(CHUNK, model.binary.size), length), np.float32)
+    memory = np.empty((min(CHUNK, model.binary.size), length), np.float32)
     for first in range(0, model.binary.size, CHUNK):
         chunk = slice(first, first + CHUNK)
-        utilities = _product(model.binary_loadings[chunk], latent, held, stop)
+        utilities = _product(model.binary_loadings[chunk], latent, memory, stop)
         for i, against, offset in zip(model.binary[chunk], utilities, model.binary_offsets[chunk], strict=True):
             against += offset
             np.exp(against, out=against)
@@ -189,31 +189,31 @@ def _random_odds(rng: np.random.Generator, odds: Float32) -> None:
 
 
 @multiplies
-def _product(loadings: Float32, latent: Float32, held: Float32, stop: Stop) -> Float32:
+def _product(loadings: Float32, latent: Float32, memory: Float32, stop: Stop) -> Float32:
     """Return loadings @ latent within the given memory, in strips that stay in the processor's cache."""
-    found = held[: len(loadings)]
+    product = memory[: len(loadings)]
     for first in range(0, latent.shape[1], _STRIP):
         stop.check()
         strip = slice(first, first + _STRIP)
-        np.matmul(loadings, latent[:, strip], out=found[:, strip])
-    return found
+        np.matmul(loadings, latent[:, strip], out=product[:, strip])
+    return product
 
 
-def _below(values: Float32, wanted: float, slope: float) -> npt.NDArray[np.bool_]:
-    """Return where values are below a bound near 1, chosen so that `wanted` of them are; a fraction is left to chance.
+def _below(values: Float32, count: float, slope: float) -> npt.NDArray[np.bool_]:
+    """Return where values are below a bound near 1, chosen so that `count` of them are; a fraction is left to chance.
 
     Newton's iteration in the logarithm of the bound, along which the count grows by `slope`. The best round is returned.
     """
     move, best, best_miss, least = 0.0, None, np.inf, _tolerance(values.size)
     for _ in range(_ROUNDS):
-        found = values < np.float32(np.exp(move))
-        miss = wanted - np.count_nonzero(found)
+        below = values < np.float32(np.exp(move))
+        miss = count - np.count_nonzero(below)
         if abs(miss) < best_miss:
-            best, best_miss = found, abs(miss)
+            best, best_miss = below, abs(miss)
         if abs(miss) < least:
             break
         move += min(max(miss / max(slope, 1.0), -_LARGEST_MOVE), _LARGEST_MOVE)
-    return found if best is None else best
+    return below if best is None else best
 
 
 def _tolerance(length: int) -> float:
@@ -237,11 +237,11 @@ def _choose(utilities: Float32, targets: FloatArray, rng: np.random.Generator, c
     for _ in range(_ROUNDS if length < _LONG else _ROUNDS // 2):
         stop.check()
         factors: Float32 = np.exp(offset, dtype=np.float64).astype(np.float32)
-        found = _largest(scores, factors, codes.dtype)
-        miss = targets - np.bincount(found, minlength=count)
+        chosen = _largest(scores, factors, codes.dtype)
+        miss = targets - np.bincount(chosen, minlength=count)
         size = float(np.abs(miss).sum())
         if size < best_miss:
-            codes[:], best_miss = found, size
+            codes[:], best_miss = chosen, size
         large = np.where(np.abs(miss) < least, 0.0, miss)  # a fraction of a row is left to chance
         if not large.any():
             break
@@ -262,10 +262,10 @@ def _against_noise(weights: Float32, rng: np.random.Generator) -> Float32:
 
 def _largest(scores: Float32, factors: Float32, kind: npt.DTypeLike) -> AnyCodes:
     """Return the row in which each column of scores times factors is largest."""
-    found = np.zeros(scores.shape[1], kind)
+    largest = np.zeros(scores.shape[1], kind)
     memory, truths = np.empty((2, _WIDE_STRIP), np.float32), np.empty(_WIDE_STRIP, np.bool_)
-    for first in range(0, found.size, _WIDE_STRIP):
-        some, place = scores[:, first : first + _WIDE_STRIP], found[first : first + _WIDE_STRIP]
+    for first in range(0, largest.size, _WIDE_STRIP):
+        some, place = scores[:, first : first + _WIDE_STRIP], largest[first : first + _WIDE_STRIP]
         best, step = memory[:, : place.size]
         larger = truths[: place.size]
         np.multiply(some[0], factors[0], out=best)
@@ -274,7 +274,7 @@ def _largest(scores: Float32, factors: Float32, kind: npt.DTypeLike) -> AnyCodes
             np.greater(step, best, out=larger)
             np.copyto(place, code, where=larger, casting="unsafe")
             np.maximum(best, step, out=best)
-    return found
+    return largest
 
 
 def sample_thresholded(
@@ -306,12 +306,12 @@ def sample_thresholded(
     @multiplies
     def draw(size: int, own: np.random.Generator, stop: Stop) -> AnyCodes:
         latent = own.standard_normal((factor.shape[1], size), dtype=np.float32)
-        found = np.empty((limits.size, size), np.bool_)
+        hot = np.empty((limits.size, size), np.bool_)
         for first in range(0, limits.size, CHUNK):
             stop.check()
             chunk = slice(first, first + CHUNK)
-            np.greater(factor[chunk] @ latent, limits[chunk, None], out=found[chunk])
-        return found.view(np.uint8).T
+            np.greater(factor[chunk] @ latent, limits[chunk, None], out=hot[chunk])
+        return hot.view(np.uint8).T
 
     lengths = block_lengths([1] * thresholds.size, factor.shape[1], rows)
     yield from (block.astype(np.uint8, copy=False) for block in _blocks(draw, lengths, rng))

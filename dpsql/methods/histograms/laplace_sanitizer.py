@@ -44,11 +44,11 @@ class LaplaceSanitizer(HistogramMethod):
 
     def _price(self, cells: int, contract: Contract, epsilon: Fraction, sets: int) -> Price:
         l1, _ = sensitivities(contract.neighbors, contract.max_contributions)
-        wanted = Fraction(l1) / epsilon
-        if wanted > discrete.MAXIMUM_LAPLACE_SCALE:
+        exact = Fraction(l1) / epsilon
+        if exact > discrete.MAXIMUM_LAPLACE_SCALE:
             least = float(sets * Fraction(l1) / discrete.MAXIMUM_LAPLACE_SCALE)
             raise ArgumentError("epsilon", float(epsilon * sets), f"must be at least {least:.6g} for {sets} sets of {self.name}")
-        scale = discrete.scale_grid(wanted)
+        scale = discrete.scale_grid(exact)
         notes = (f"noise of scale {float(scale):.6g} on each of {cells} cells; negative counts become 0",)
         return Price(
             (LaplaceEvent(scale, l1, sets),), "laplace", scale, {"epsilon": str(epsilon), "scale": str(scale), "sets": sets}, notes

@@ -103,20 +103,20 @@ class PoissonGamma(HistogramMethod):
 
     def _expected(self, domain: Domain, options: Mapping[str, Any]) -> FloatArray | None:
         """Check the expected counts and return them; None where they are equal by name."""
-        given = options.get("expected", EQUAL)
-        if isinstance(given, str) and given == EQUAL:
+        counts = options.get("expected", EQUAL)
+        if isinstance(counts, str) and counts == EQUAL:
             return None
         cells = domain.cells(range(len(domain.attributes)))
-        listed = isinstance(given, Sequence) and not isinstance(given, str)
-        if not listed or len(given) != cells or cells > MOST_EXPECTED:
+        listed = isinstance(counts, Sequence) and not isinstance(counts, str)
+        if not listed or len(counts) != cells or cells > MOST_EXPECTED:
             raise ArgumentError(
-                "expected", f"a list of {len(given)}" if listed else given,
+                "expected", f"a list of {len(counts)}" if listed else counts,
                 f"must be 'equal' or a list of {cells} numbers, one for each cell of {list(domain.names)!r}: in the order of the "
                 f"values, those of the last column changing first; at most {MOST_EXPECTED}",
             )
-        if any(isinstance(v, bool) or not isinstance(v, int | float) or not 0 < v < math.inf for v in given):
-            raise ArgumentError("expected", list(given), "must be finite numbers above 0, the public expectations")
-        if max(given) > LARGEST_RATIO * min(given):
+        if any(isinstance(v, bool) or not isinstance(v, int | float) or not 0 < v < math.inf for v in counts):
+            raise ArgumentError("expected", list(counts), "must be finite numbers above 0, the public expectations")
+        if max(counts) > LARGEST_RATIO * min(counts):
             expected = f"the largest may be at most {LARGEST_RATIO} times the smallest; raise the small ones, or merge cells"
-            raise ArgumentError("expected", list(given), expected)
-        return np.asarray(given, np.float64)
+            raise ArgumentError("expected", list(counts), expected)
+        return np.asarray(counts, np.float64)

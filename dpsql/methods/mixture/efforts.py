@@ -77,7 +77,7 @@ def schedule(sizes: Sequence[int], strength: float, chosen: Mapping[str, Any]) -
     return Schedule(classes, steps, int(starts))
 
 
-def most_keys(columns: int, wanted: Schedule) -> int:
+def most_keys(columns: int, effort: Schedule) -> int:
     """Return the number of values that a column may have whose values become the classes: each takes a class.
 
     Examples
@@ -85,5 +85,5 @@ def most_keys(columns: int, wanted: Schedule) -> int:
     >>> most_keys(1273, Schedule(200, 200, 2)), most_keys(3000, Schedule(256, 200, 2))
     (1024, 256)
     """
-    affordable = _KEY_WORK / (class_work(columns, wanted.steps) * wanted.starts)
-    return max(wanted.classes, int(min(_MOST_KEYS, affordable)))
+    affordable = _KEY_WORK / (class_work(columns, effort.steps) * effort.starts)
+    return max(effort.classes, int(min(_MOST_KEYS, affordable)))

@@ -95,7 +95,7 @@ def pull_strength(attributes: int, strength: float) -> float:
 
 
 def fit_mixture(
-    given: Targets,
+    targets: Targets,
     *,
     classes: int,
     steps: int,
@@ -108,7 +108,7 @@ def fit_mixture(
 
     Parameters
     ----------
-    given : Targets
+    targets : Targets
     classes : int
         K, at least 1.
     steps : int
@@ -131,12 +131,12 @@ def fit_mixture(
     -----
     Privacy: post-processing.
     """
-    descent = _Descent(given, classes, steps, pull, seed)
+    descent = _Descent(targets, classes, steps, pull, seed)
     if start is not None:
         descent.begin(*start)
     descent.tie(independent)
-    found = descent.run()
-    return found if np.isfinite(found.shares).all() and np.isfinite(found.values).all() else descent.independent(classes)
+    mixture = descent.run()
+    return mixture if np.isfinite(mixture.shares).all() and np.isfinite(mixture.values).all() else descent.independent(classes)
 
 
 def average(mixtures: Sequence[Mixture]) -> Mixture:
@@ -161,17 +161,17 @@ def pair_matrix(mixture: Mixture, sizes: Sequence[int]) -> FloatArray:
 class _Descent:
     """One run of Adam; arrays of shape (D, K) have one row a code and one column a class."""
 
-    def __init__(self, given: Targets, classes: int, steps: int, pull: float, seed: int) -> None:
-        self.given, self.steps = given, steps
-        self.counts = np.asarray(given.sizes, np.intp)
+    def __init__(self, targets: Targets, classes: int, steps: int, pull: float, seed: int) -> None:
+        self.targets, self.steps = targets, steps
+        self.counts = np.asarray(targets.sizes, np.intp)
         self.starts = (np.cumsum(self.counts) - self.counts).astype(np.intp)
         self.owner = np.repeat(np.arange(self.counts.size), self.counts)
         # Sums over the codes of each attribute as a product: far faster than `reduceat` along the first axis.
         self.members: Float32 = (self.owner == np.arange(self.counts.size)[:, None]).astype(np.float32)
-        self.target = given.pairs.copy()
-        floor = np.maximum(given.one_way, _SMALLEST_SHARE)
+        self.target = targets.pairs.copy()
+        floor = np.maximum(targets.one_way, _SMALLEST_SHARE)
         self.anchor: Float32 = np.log(floor / self._spread(np.add.reduceat(floor, self.starts))).astype(np.float32)[:, None]
-        self.pull = np.float32(pull / max(given.strength, 1.0) ** 2)
+        self.pull = np.float32(pull / max(targets.strength, 1.0) ** 2)
         self.relative: Float32 = np.ones((floor.size, 1), np.float32)
         rng = np.random.default_rng(seed)
         self.logits: Float32 = self.anchor + np.float32(_START_DEVIATION) * rng.standard_normal(
@@ -206,7 +206,7 @@ class _Descent:
 
     def independent(self, classes: int) -> Mixture:
         """Return classes that all have the given one-way tables."""
-        floor = np.maximum(self.given.one_way.astype(float), _SMALLEST_SHARE)
+        floor = np.maximum(self.targets.one_way.astype(float), _SMALLEST_SHARE)
         values = floor / self._spread(np.add.reduceat(floor, self.starts))
         return Mixture(np.full(classes, 1.0 / classes), np.repeat(values[:, None], classes, axis=1))
 
@@ -227,23 +227,24 @@ class _Descent:
     @multiplies
     def _gradients(self, step: int, correct: bool) -> tuple[Float32, Float32]:
         """Return the gradients with respect to logits and class logits."""
-        given = self.given
+        targets = self.targets
         values, shares = self._values(), _softmax(self.class_logits)
         rooted = values * np.sqrt(shares)
         residual: Float32 = rooted @ rooted.T  # a product with its own transpose takes half the operations
         one_way: Float32 = values @ shares
         if correct:
-            self._restore(residual, self.target, given.pair_weights)
+            self._restore(residual, self.target, targets.pair_weights)
         residual -= self.target
-        residual *= given.pair_weights
+        residual *= targets.pair_weights
         slope: Float32 = residual @ values
-        single = given.single_weights * (one_way - given.singles)
+        single = targets.single_weights * (one_way - targets.singles)
         slope += single[:, None]
         share_slope = 0.5 * (np.einsum("dk,dk->k", values, slope) + single @ values)
-        if given.groups.size:
+        if targets.groups.size:
             coarse, coarse_shares = self._coarse_slopes(values, shares)
             slope += coarse
             share_slope += coarse_shares
+        # The anchor follows the model now and then only: one that moved with every step would pull to nothing.
         if self.pull > 0.0:
             if step % _ANCHOR_EVERY == 0:
                 self.anchor = np.log(np.maximum(one_way, np.float32(_SMALLEST_SHARE)))[:, None]
@@ -253,9 +254,11 @@ class _Descent:
             against *= self.pull * self.relative
             slope += against
             share_slope += np.einsum("dk,dk->k", values, against)
+        # Through the softmax: logits of one attribute that move together change no share.
         slope *= values
         slope -= values * self._spread(self.members @ slope)
         slope *= shares
+        # What is tied is independent of the class, so all classes move alike.
         if self.tied is not None:
             slope[self.tied] = slope[self.tied].sum(1, keepdims=True)
         return slope, shares * (share_slope - shares @ share_slope)
@@ -263,15 +266,15 @@ class _Descent:
     @multiplies
     def _coarse_slopes(self, values: Float32, shares: Float32) -> tuple[Float32, Float32]:
         """Return what the covariances of groups add to the slopes: two thin products each."""
-        given = self.given
-        grouped: Float32 = given.groups @ values
+        targets = self.targets
+        grouped: Float32 = targets.groups @ values
         grouped -= (grouped @ shares)[:, None]
         weighted: Float32 = grouped * shares
         residual: Float32 = weighted @ grouped.T
-        residual -= given.coarse
-        residual *= given.coarse_weights
+        residual -= targets.coarse
+        residual *= targets.coarse_weights
         pulled: Float32 = residual @ grouped
-        slope: Float32 = given.groups.T @ pulled
+        slope: Float32 = targets.groups.T @ pulled
         share_slope: Float32 = np.einsum("gk,gk->k", grouped, pulled)
         share_slope *= np.float32(0.5)
         return slope, share_slope
@@ -286,7 +289,7 @@ class _Descent:
 
     def _restore(self, model: Float32, target: Float32, weights: Float32) -> None:
         """Add to a target, in place, what the model misses by more than the noise explains, see the module."""
-        unit = np.float32(max(self.given.strength, 1.0))
+        unit = np.float32(max(self.targets.strength, 1.0))
         limit = np.divide(_RESIDUAL_FROM / unit, np.sqrt(weights), out=np.full_like(weights, np.inf), where=weights > 0.0)
         missed = target - model
         target += np.sign(missed) * np.maximum(np.abs(missed) - limit, np.float32(0.0))

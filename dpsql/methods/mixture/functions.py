@@ -78,7 +78,7 @@ class Key:
     bounds: tuple[float, ...]
 
 
-def determination(given: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
+def determination(targets: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return F, tau and the standard error of tau of every pair of attributes x, y; shapes (m, m), nan where it is not known.
 
     Examples
@@ -88,24 +88,26 @@ def determination(given: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     >>> from dpsql.methods.mixture.targets import targets
     >>> from dpsql.tables.statistics import Statistics
     >>> tables = {(0,): np.array([10, 10, 20]), (1,): np.array([20, 20]), (0, 1): np.array([[10, 0], [10, 0], [0, 20]])}
-    >>> found = determination(targets(Statistics((3, 2), tables, dict.fromkeys(tables, 0.0), "gaussian", 40)))
-    >>> found[1].round(2).tolist()
+    >>> _, taus, _ = determination(targets(Statistics((3, 2), tables, dict.fromkeys(tables, 0.0), "gaussian", 40)))
+    >>> taus.round(2).tolist()
     [[nan, 1.0], [0.6, nan]]
     """
-    m, blocks = len(given.sizes), _blocks(given)
+    m, blocks = len(targets.sizes), _blocks(targets)
     squares, taus, errors = (np.full((m, m), math.nan) for _ in range(3))
-    unit = max(given.strength, 1.0) ** 2
+    unit = max(targets.strength, 1.0) ** 2
+    # Squares of noisy shares are too large by the variance of every cell, which is taken off here and below.
     collisions = np.full(m, math.nan)
     for i, block in enumerate(blocks):
-        weight = float(given.single_weights[block][0])
+        weight = float(targets.single_weights[block][0])
         if weight > 0.0:
-            collisions[i] = float((given.singles[block].astype(float) ** 2 - 1.0 / (weight * unit)).sum())
+            collisions[i] = float((targets.singles[block].astype(float) ** 2 - 1.0 / (weight * unit)).sum())
     for x, rows in enumerate(blocks):
         for y, columns in enumerate(blocks):
-            weight = float(given.pair_weights[rows, columns][0, 0]) * unit
+            weight = float(targets.pair_weights[rows, columns][0, 0]) * unit
+            # Not measured, or all in one value: a ratio would be of noise to noise.
             if x == y or weight <= 0.0 or not collisions[x] > 0.0 or not 0.0 < collisions[y] <= _LARGEST_COLLISION:
                 continue
-            noisy = given.pairs[rows, columns].astype(float)
+            noisy = targets.pairs[rows, columns].astype(float)
             total = float((noisy**2).sum()) - noisy.size / weight
             shared = min(max(total, 0.0), collisions[x])
             error = math.sqrt(2.0 * noisy.size / weight**2 + 4.0 * shared / weight) / collisions[x]
@@ -115,28 +117,29 @@ def determination(given: Targets) -> tuple[FloatArray, FloatArray, FloatArray]:
     return squares, taus, errors
 
 
-def find_key(given: Targets, most: int) -> Key | None:
+def find_key(targets: Targets, most: int) -> Key | None:
     """Return the attribute that determines most, of those with at most ``most`` values; None where none determines anything."""
-    if not any(FEWEST_VALUES <= size <= most for size in given.sizes):
+    if not any(FEWEST_VALUES <= size <= most for size in targets.sizes):
         return None
-    squares, taus, errors = determination(given)
+    squares, taus, errors = determination(targets)
     best: tuple[float, int, list[int]] = (0.0, -1, [])
-    for x, size in enumerate(given.sizes):
+    for x, size in enumerate(targets.sizes):
         if not FEWEST_VALUES <= size <= most:
             continue
         tau, error = taus[x], errors[x]
+        # nan, of pairs that were not measured, is near to nothing.
         with np.errstate(invalid="ignore"):
             near = (tau + _NEAR_ERRORS * error >= _NEAR) & (tau >= _ABOVE_ERRORS * error) & (error <= _TOGETHER)
-        found = np.flatnonzero(near).tolist()
-        together, uncertain = float(tau[found].sum()), float(np.sqrt((error[found] ** 2).sum()))
-        certain = together >= _CERTAIN_ERRORS * uncertain and together - _TOGETHER_ERRORS * uncertain >= _TOGETHER * len(found)
-        large = any(given.sizes[y] >= FEWEST_VALUES for y in found)
+        followers = np.flatnonzero(near).tolist()
+        together, uncertain = float(tau[followers].sum()), float(np.sqrt((error[followers] ** 2).sum()))
+        certain = together >= _CERTAIN_ERRORS * uncertain and together - _TOGETHER_ERRORS * uncertain >= _TOGETHER * len(followers)
+        large = any(targets.sizes[y] >= FEWEST_VALUES for y in followers)
         if large and certain and together > best[0]:
-            best = together, x, found
+            best = together, x, followers
     _, x, determined = best
     if x < 0:
         return None
-    independent = [i for i, z in enumerate(dependence(given)) if z < _INDEPENDENT_ERRORS and i != x and i not in determined]
+    independent = [i for i, z in enumerate(dependence(targets)) if z < _INDEPENDENT_ERRORS and i != x and i not in determined]
     values = squares[x, determined]
     # The error of F: that of tau without its denominator, 1 less what F is for independent columns.
     scales = np.divide(1.0 - values, 1.0 - taus[x, determined], out=np.ones_like(values), where=taus[x, determined] != 1.0)
@@ -144,41 +147,42 @@ def find_key(given: Targets, most: int) -> Key | None:
     return Key(x, tuple(determined), tuple(independent), min(float(values.mean()), 1.0), tuple(bounds.tolist()))
 
 
-def dependence(given: Targets) -> FloatArray:
+def dependence(targets: Targets) -> FloatArray:
     """Return by how many standard errors the pair tables of each attribute together differ from those of an independent one."""
-    blocks, unit = _blocks(given), max(given.strength, 1.0) ** 2
-    measured = given.pair_weights > 0.0
-    misses = given.pairs - np.outer(given.one_way, given.one_way)
-    excess = np.where(measured, given.pair_weights * unit * misses**2 - 1.0, 0.0).sum(1)
+    blocks, unit = _blocks(targets), max(targets.strength, 1.0) ** 2
+    measured = targets.pair_weights > 0.0
+    misses = targets.pairs - np.outer(targets.one_way, targets.one_way)
+    excess = np.where(measured, targets.pair_weights * unit * misses**2 - 1.0, 0.0).sum(1)
     cells = measured.sum(1)
     return np.array([excess[block].sum() / math.sqrt(max(2.0 * cells[block].sum(), 1.0)) for block in blocks])
 
 
-def start(given: Targets, key: Key, classes: int, seed: int) -> tuple[Float32, Float32]:
+def start(targets: Targets, key: Key, classes: int, seed: int) -> tuple[Float32, Float32]:
     """Return logits (D, K) and class logits (K,) of rule 2; K is the multiple of the key's values nearest to ``classes``."""
-    blocks, unit, floor = _blocks(given), max(given.strength, 1.0) ** 2, math.exp(_FLOOR)
+    blocks, unit, floor = _blocks(targets), max(targets.strength, 1.0) ** 2, math.exp(_FLOOR)
     rows = blocks[key.position]
     size = rows.stop - rows.start
-    shares = np.maximum(given.one_way, floor)
+    shares = np.maximum(targets.one_way, floor)
     logits = np.repeat(np.log(shares)[:, None], size, axis=1)
     own = np.full((size, size), _FLOOR)
     np.fill_diagonal(own, 0.0)
     logits[rows] = own
     for y in key.determined:
         block = blocks[y]
-        tilt = given.pair_weights[block, rows].astype(float) * unit * given.pairs[block, rows] * shares[rows]
+        tilt = targets.pair_weights[block, rows].astype(float) * unit * targets.pairs[block, rows] * shares[rows]
         posterior = logits[block] + tilt
         logits[block] = np.maximum(posterior - posterior.max(axis=0), _FLOOR)
     copies = max(round(classes / size), 1)
     whole = np.tile(logits, (1, copies))
-    free = ~np.isin(owners(given), key.independent)
+    # Columns that are independent of all others start alike in every class.
+    free = ~np.isin(owners(targets), key.independent)
     whole[free] += _DEVIATION * np.random.default_rng(seed).standard_normal((int(free.sum()), whole.shape[1]))
     return whole.astype(np.float32), np.tile(np.log(shares[rows]), copies).astype(np.float32)
 
 
-def sharpened(mixture: Mixture, given: Targets, key: Key) -> Mixture:
+def sharpened(mixture: Mixture, targets: Targets, key: Key) -> Mixture:
     """Return the mixture of rule 4."""
-    blocks = _blocks(given)
+    blocks = _blocks(targets)
     keys = mixture.values[blocks[key.position]] * mixture.shares
     whole = float((keys.sum(1) ** 2).sum())
     values, best = mixture.values.copy(), mixture.values.copy()
@@ -187,12 +191,12 @@ def sharpened(mixture: Mixture, given: Targets, key: Key) -> Mixture:
         for y, bound in zip(key.determined, key.bounds, strict=True):
             raised = mixture.values[blocks[y]] ** power
             raised /= raised.sum(axis=0)
-            found = _closeness(keys, raised, whole)
-            if found > bound:
-                found = _closeness(keys, values[blocks[y]], whole)
+            level = _closeness(keys, raised, whole)
+            if level > bound:
+                level = _closeness(keys, values[blocks[y]], whole)
             else:
                 values[blocks[y]] = raised
-            closeness.append(found)
+            closeness.append(level)
         if float(np.mean(closeness)) > key.level:
             break
         best = values.copy()
@@ -205,11 +209,11 @@ def _closeness(keys: FloatArray, values: FloatArray, whole: float) -> float:
     return float(((keys @ values.T) ** 2).sum()) / whole
 
 
-def owners(given: Targets) -> npt.NDArray[np.intp]:
+def owners(targets: Targets) -> npt.NDArray[np.intp]:
     """Return the attribute of every code, shape (D,)."""
-    return np.repeat(np.arange(len(given.sizes)), given.sizes)
+    return np.repeat(np.arange(len(targets.sizes)), targets.sizes)
 
 
-def _blocks(given: Targets) -> list[slice]:
-    ends = np.cumsum((0, *given.sizes))
+def _blocks(targets: Targets) -> list[slice]:
+    ends = np.cumsum((0, *targets.sizes))
     return [slice(int(first), int(last)) for first, last in zip(ends[:-1], ends[1:], strict=True)]

@@ -38,7 +38,7 @@ FACTORS = (1.0, 2.0, 4.0, APART)
 _SEED = 20
 
 
-def pull_factor(given: Targets, classes: int, steps: int) -> float:
+def pull_factor(targets: Targets, classes: int, steps: int) -> float:
     """Return one of `FACTORS`, the pull relative to the rule for this noise. Deterministic.
 
     Parameters
@@ -50,45 +50,46 @@ def pull_factor(given: Targets, classes: int, steps: int) -> float:
     -----
     Privacy: post-processing.
     """
-    half, other, variance = halves(given, _SEED)
+    half, held_out, variance = halves(targets, _SEED)
     strength = pull_strength(len(half.sizes), half.strength)
 
     def error(factor: float) -> float:
         if factor == APART:
-            found = fit_mixture(half, classes=1, steps=steps, pull=0.0, seed=0)
+            mixture = fit_mixture(half, classes=1, steps=steps, pull=0.0, seed=0)
         else:
-            found = fit_mixture(half, classes=classes, steps=steps, pull=factor * strength, seed=0)
-        return held_out_error(found, given, other, variance)
+            mixture = fit_mixture(half, classes=classes, steps=steps, pull=factor * strength, seed=0)
+        return held_out_error(mixture, targets, held_out, variance)
 
     usual, twice, most, apart = FACTORS
     with Workers(THREADS) as workers:
+        # The strongest pull is tried only where twice the usual one was better; independent columns always.
         errors = dict(zip((usual, twice), workers.map(error, (usual, twice)), strict=True))
         others = (apart,) if errors[usual] <= errors[twice] else (most, apart)
         errors.update(zip(others, workers.map(error, others), strict=True))
     return min(errors, key=errors.__getitem__)
 
 
-def halves(given: Targets, seed: int) -> tuple[Targets, Float32, Float32]:
+def halves(targets: Targets, seed: int) -> tuple[Targets, Float32, Float32]:
     """Return tables with twice the variance, pair tables that are independent of them, and these tables' variance; (D, D) each."""
-    rng, columns, unit = np.random.default_rng(seed), given.one_way.size, max(given.strength, 1.0)
+    rng, columns, unit = np.random.default_rng(seed), targets.one_way.size, max(targets.strength, 1.0)
     upper = np.triu(rng.standard_normal((columns, columns), dtype=np.float32), 1)
-    noise = _deviation(given.pair_weights, unit) * (upper + upper.T)
-    single = _deviation(given.single_weights, unit) * rng.standard_normal(columns, dtype=np.float32)
-    half = replace(given, strength=given.strength / 2.0**0.5, pairs=given.pairs + noise, singles=given.singles + single)
-    return half, given.pairs - noise, np.float32(2.0) * _deviation(given.pair_weights, unit) ** 2
+    noise = _deviation(targets.pair_weights, unit) * (upper + upper.T)
+    single = _deviation(targets.single_weights, unit) * rng.standard_normal(columns, dtype=np.float32)
+    half = replace(targets, strength=targets.strength / 2.0**0.5, pairs=targets.pairs + noise, singles=targets.singles + single)
+    return half, targets.pairs - noise, np.float32(2.0) * _deviation(targets.pair_weights, unit) ** 2
 
 
 @multiplies
-def held_out_error(mixture: Mixture, given: Targets, other: Float32, variance: Float32) -> float:
+def held_out_error(mixture: Mixture, targets: Targets, held_out: Float32, variance: Float32) -> float:
     """Return the weighted squared error of the module, an estimate from tables that the mixture was not fitted to."""
     one_way = mixture.values @ mixture.shares
-    errors = (pair_matrix(mixture, given.sizes) - other) ** 2 - variance
-    errors /= np.outer(one_way, one_way) + 1.0 / max(given.strength, 1.0)
-    return float(errors[given.pair_weights > 0.0].sum())
+    errors = (pair_matrix(mixture, targets.sizes) - held_out) ** 2 - variance
+    errors /= np.outer(one_way, one_way) + 1.0 / max(targets.strength, 1.0)
+    return float(errors[targets.pair_weights > 0.0].sum())
 
 
 def _deviation(weights: Float32, unit: float) -> Float32:
     """Return the standard deviation of noisy shares; 0 where nothing was measured."""
-    found = np.zeros_like(weights)
-    np.divide(np.float32(1.0 / unit), np.sqrt(weights), out=found, where=weights > 0.0)
-    return found
+    deviations = np.zeros_like(weights)
+    np.divide(np.float32(1.0 / unit), np.sqrt(weights), out=deviations, where=weights > 0.0)
+    return deviations

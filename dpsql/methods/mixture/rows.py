@@ -218,7 +218,7 @@ def rounded(expected: FloatArray, counts: IndexArray, rng: np.random.Generator) 
 def exchange(
     codes: IndexArray,
     classes: IndexArray,
-    wanted: FloatArray,
+    goal: FloatArray,
     sizes: Sequence[int],
     rounds: int,
     rng: np.random.Generator,
@@ -231,7 +231,7 @@ def exchange(
     codes : ndarray of intp, shape (n, m)
         Ordered by class.
     classes : ndarray of intp, shape (n,)
-    wanted : ndarray, shape (D, D)
+    goal : ndarray, shape (D, D)
         Counts of pairs of codes of different attributes; 0 within an attribute.
     rounds : int
 
@@ -249,14 +249,16 @@ def exchange(
     starts = np.cumsum(count) - count
     columns = int(count.sum())
     placed = codes + starts
-    excess = (_pair_counts(placed, columns, starts, count) - wanted).astype(np.float32)
+    excess = (_pair_counts(placed, columns, starts, count) - goal).astype(np.float32)
     for _ in range(rounds):
         for i in rng.permutation(count.size):
+            # Partners are of one class, in random order: what a class has of every code stays as it is.
             order = np.argsort(classes + rng.random(classes.size))
             first, second = order[: order.size // 2 * 2 : 2], order[1::2]
             useful = (classes[first] == classes[second]) & (placed[first, i] != placed[second, i])
             pairs = np.stack([first[useful], second[useful]])[:, rng.permutation(int(useful.sum()))]
             block = slice(starts[i], starts[i] + count[i])
+            # Gains are computed as if each exchange were the only one, so only a part is made at a time.
             for part in range(_BATCHES):
                 if stop is not None:
                     stop.check()
@@ -271,28 +273,30 @@ def _exchange_some(placed: IndexArray, excess: Float32, i: int, block: slice, pa
         return
     columns = excess.shape[0]
     flat = excess.reshape(-1)
-    one, other = placed[pairs[0]], placed[pairs[1]]
-    a, b = one[:, i, None] * columns, other[:, i, None] * columns
-    change = (flat[b + one] - flat[a + one] + flat[a + other] - flat[b + other]).sum(1)
-    better = change + 2.0 * ((one != other).sum(1) - 1) < 0.0
+    left, right = placed[pairs[0]], placed[pairs[1]]
+    a, b = left[:, i, None] * columns, right[:, i, None] * columns
+    change = (flat[b + left] - flat[a + left] + flat[a + right] - flat[b + right]).sum(1)
+    # The first part is the slope alone; a row pair that differs in many codes would overshoot.
+    better = change + 2.0 * ((left != right).sum(1) - 1) < 0.0
     if not better.any():
         return
-    one, other, a, b = one[better], other[better], a[better], b[better]
-    np.add.at(flat, np.concatenate([b + one, a + other]), np.float32(1.0))
-    np.add.at(flat, np.concatenate([a + one, b + other]), np.float32(-1.0))
+    left, right, a, b = left[better], right[better], a[better], b[better]
+    np.add.at(flat, np.concatenate([b + left, a + right]), np.float32(1.0))
+    np.add.at(flat, np.concatenate([a + left, b + right]), np.float32(-1.0))
+    # Codes of one attribute have no table with each other.
     excess[block, block] = 0.0
     excess[:, block] = excess[block].T
     rows = pairs[:, better]
-    placed[rows[0], i], placed[rows[1], i] = other[:, i], one[:, i]
+    placed[rows[0], i], placed[rows[1], i] = right[:, i], left[:, i]
 
 
 def _pair_counts(placed: IndexArray, columns: int, starts: IndexArray, count: IndexArray) -> FloatArray:
     """Return the counts of all pairs of codes of different attributes, shape (D, D)."""
-    found = np.zeros((columns, columns))
+    counts = np.zeros((columns, columns))
     for i in range(count.size):
         for j in range(i + 1, count.size):
             flat = (placed[:, i] - starts[i]) * count[j] + placed[:, j] - starts[j]
             table = np.bincount(flat, minlength=int(count[i] * count[j])).reshape(count[i], count[j])
-            found[starts[i] : starts[i] + count[i], starts[j] : starts[j] + count[j]] = table
-    whole: FloatArray = found + found.T
+            counts[starts[i] : starts[i] + count[i], starts[j] : starts[j] + count[j]] = table
+    whole: FloatArray = counts + counts.T
     return whole

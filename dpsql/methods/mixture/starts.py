@@ -50,8 +50,8 @@ def usual_classes(
     >>> usual_classes(71, 240, 1600.0, 2e11), usual_classes(1000, 240, 1600.0, 2e11)
     (400, 208)
     """
-    wanted = max(_CLASSES * strength**0.5, _USUAL_CLASSES, fewest)
-    classes: int = round(max(min(factor * min(wanted, _MOST_CLASSES), work / class_work(columns, steps)), fewest))
+    usual = max(_CLASSES * strength**0.5, _USUAL_CLASSES, fewest)
+    classes: int = round(max(min(factor * min(usual, _MOST_CLASSES), work / class_work(columns, steps)), fewest))
     return classes
 
 
@@ -61,7 +61,7 @@ def fit_seconds(columns: int, classes: int, steps: int, starts: int) -> float:
     return steps * -(-starts // THREADS) * step
 
 
-def fit_from_starts(given: Targets, *, classes: int, steps: int, starts: int, pull: float = 1.0) -> Mixture:
+def fit_from_starts(targets: Targets, *, classes: int, steps: int, starts: int, pull: float = 1.0) -> Mixture:
     """Fit from several starts, two at a time, and average. Deterministic.
 
     Parameters
@@ -69,24 +69,24 @@ def fit_from_starts(given: Targets, *, classes: int, steps: int, starts: int, pu
     pull : float
         How strongly classes are pulled towards the one-way tables, relative to the rule for this noise.
     """
-    strength = pull * pull_strength(len(given.sizes), given.strength)
+    strength = pull * pull_strength(len(targets.sizes), targets.strength)
 
     def fit(seed: int) -> Mixture:
-        return fit_mixture(given, classes=classes, steps=steps, pull=strength, seed=seed)
+        return fit_mixture(targets, classes=classes, steps=steps, pull=strength, seed=seed)
 
     return averaged(fit, starts)
 
 
-def fit_with_key(given: Targets, key: Key, *, classes: int, steps: int, starts: int, pull: float = 1.0) -> Mixture:
+def fit_with_key(targets: Targets, key: Key, *, classes: int, steps: int, starts: int, pull: float = 1.0) -> Mixture:
     """Fit as `fit_from_starts` does, but with the classes starting as the values of a column that others follow from."""
-    strength = pull * pull_strength(len(given.sizes), given.strength)
+    strength = pull * pull_strength(len(targets.sizes), targets.strength)
 
     def fit(seed: int) -> Mixture:
-        first = start(given, key, classes, seed)
-        found = fit_mixture(
-            given, classes=classes, steps=steps, pull=strength, seed=seed, start=first, independent=key.independent
+        first = start(targets, key, classes, seed)
+        mixture = fit_mixture(
+            targets, classes=classes, steps=steps, pull=strength, seed=seed, start=first, independent=key.independent
         )
-        return sharpened(found, given, key)
+        return sharpened(mixture, targets, key)
 
     return averaged(fit, starts)
 

@@ -125,17 +125,17 @@ def targets(statistics: Statistics) -> Targets:
 @multiplies
 def _coarse(statistics: Statistics, one_way: FloatArray, scale: float, strength: float) -> tuple[Float32, Float32, Float32]:
     """Return the groups of codes, and the noisy covariances of pairs of groups with their weights."""
-    given, ends = statistics.coarse, np.cumsum((0, *statistics.sizes))
-    lengths = {i: table.shape[pair.index(i)] for pair, table in given.tables.items() for i in pair}
+    coarse, ends = statistics.coarse, np.cumsum((0, *statistics.sizes))
+    lengths = {i: table.shape[pair.index(i)] for pair, table in coarse.tables.items() for i in pair}
     rows, start = {}, 0
     for i in sorted(lengths):
         rows[i] = slice(start, start + lengths[i])
         start += lengths[i]
     groups, pairs = np.zeros((start, int(ends[-1])), np.float32), _Means((start, start))
     for i, block in rows.items():
-        groups[block.start + np.asarray(given.groups[i]), np.arange(ends[i], ends[i + 1])] = 1.0
-    for (i, j), table in given.tables.items():
-        variance = max(noise_variance(given.scales[i, j], statistics.mechanism), _SMALLEST_VARIANCE)
+        groups[block.start + np.asarray(coarse.groups[i]), np.arange(ends[i], ends[i + 1])] = 1.0
+    for (i, j), table in coarse.tables.items():
+        variance = max(noise_variance(coarse.scales[i, j], statistics.mechanism), _SMALLEST_VARIANCE)
         pairs.add((rows[i], rows[j]), np.asarray(table, float), 1.0 / variance)
     pairs, shares = pairs.symmetric(), groups @ one_way
     covariances = np.where(pairs.precisions > 0.0, pairs.means() / scale - np.outer(shares, shares), 0.0)
@@ -156,8 +156,8 @@ def emphasis(strength: FloatArray) -> FloatArray:
     >>> emphasis(np.array([0.0, 25.0, 250.0, 1e4])).tolist()
     [1.0, 2.0, 100.0, 100.0]
     """
-    found: FloatArray = np.minimum(1.0 + (strength / _EMPHASIS_UNIT) ** 2, _EMPHASIS)
-    return found
+    weights: FloatArray = np.minimum(1.0 + (strength / _EMPHASIS_UNIT) ** 2, _EMPHASIS)
+    return weights
 
 
 class _Means:
@@ -177,8 +177,8 @@ class _Means:
         return whole
 
     def means(self) -> FloatArray:
-        found: FloatArray = self.sums / np.maximum(self.precisions, np.finfo(float).tiny)
-        return found
+        means: FloatArray = self.sums / np.maximum(self.precisions, np.finfo(float).tiny)
+        return means
 
 
 def _relative(precisions: FloatArray, scale: float, strength: float) -> Float32:
@@ -203,13 +203,13 @@ def _one_way(estimate: FloatArray, precisions: FloatArray, rows: float) -> Float
 
 
 def _variances(statistics: Statistics) -> dict[Clique, float]:
-    found = {}
+    variances = {}
     for clique, table in statistics.tables.items():
         expected = tuple(statistics.sizes[i] for i in clique)
         if np.shape(table) != expected:
             raise ArgumentError(f"tables[{clique}]", np.shape(table), f"an array of shape {expected}")
-        found[clique] = max(noise_variance(statistics.scales[clique], statistics.mechanism), _SMALLEST_VARIANCE)
-    return found
+        variances[clique] = max(noise_variance(statistics.scales[clique], statistics.mechanism), _SMALLEST_VARIANCE)
+    return variances
 
 
 def _total(statistics: Statistics, variances: Mapping[Clique, float]) -> float:

@@ -121,7 +121,7 @@ def _numeric_columns(
     deviations, noise = _deviations(sums, counts, centres, sum_scale, noise_scales[0])
     between = _between(deviations, noise)
     single, together = between / (between + noise), between / (between + noise / sets)
-    found = []
+    fitted = []
     for i in range(sets):
         # what noise does to an entry: that of the moments, and that of the mean of all rows
         mean_noise = np.square(2.0 * centres[i] * spread)
@@ -132,8 +132,8 @@ def _numeric_columns(
         raw[np.diag_indices(p)] -= [values.rounding_variance for values in fine]
         covariance, adjusted = _within_bounds(raw, scale / df)
         means = np.clip(centres[i] + together[i] * deviations[i], -0.5, 0.5)
-        found.append((means, covariance, max(df, p + 1.0), adjusted))
-    return found
+        fitted.append((means, covariance, max(df, p + 1.0), adjusted))
+    return fitted
 
 
 def _deviations(
@@ -143,11 +143,11 @@ def _deviations(
 
     For a single cell, and where a count is 0, there is no deviation, and its noise is infinite.
     """
-    held = np.broadcast_to((counts > 1e-9) & (counts.shape[1] > 1), counts.shape)[:, :, None]
-    size = np.where(held, counts[:, :, None], 1.0)
-    deviations = np.where(held, sums / size - centres[:, None, :], 0.0)
+    counted = np.broadcast_to((counts > 1e-9) & (counts.shape[1] > 1), counts.shape)[:, :, None]
+    size = np.where(counted, counts[:, :, None], 1.0)
+    deviations = np.where(counted, sums / size - centres[:, None, :], 0.0)
     noise = 2.0 * (sum_scale**2 + np.square(centres)[:, None, :] * count_scale**2) / np.square(size)
-    return deviations, np.where(held, noise, np.inf)
+    return deviations, np.where(counted, noise, np.inf)
 
 
 def _between(deviations: FloatArray, noise: FloatArray) -> FloatArray:
@@ -187,8 +187,8 @@ def cell_shares(cells: Cells, rng: np.random.Generator) -> FloatArray:
     weights = rng.standard_gamma(1.0 / len(cells.counts) + cells.counts)
     if weights.sum() <= 0.0:
         weights = np.ones_like(weights)
-    found: FloatArray = weights / weights.sum()
-    return found
+    shares: FloatArray = weights / weights.sum()
+    return shares
 
 
 @multiplies
@@ -204,13 +204,13 @@ def cell_rows(cells: Cells, sizes: tuple[int, ...], fine: Sequence[FineValues], 
         low, high = np.array([values.low for values in fine]), np.array([values.high for values in fine])
 
     def rows(size: int) -> npt.NDArray[np.int32]:
-        found = np.minimum(np.searchsorted(cumulative, rng.random(size), side="right"), len(cumulative) - 1)
+        cell = np.minimum(np.searchsorted(cumulative, rng.random(size), side="right"), len(cumulative) - 1)
         codes = np.empty((size, len(sizes) + p), dtype=np.int32)
         if sizes:
-            for column, some in enumerate(np.unravel_index(found, sizes)):
+            for column, some in enumerate(np.unravel_index(cell, sizes)):
                 codes[:, column] = some
         if p:
-            drawn = truncated_rows(means[found], factor, low, high, rng)
+            drawn = truncated_rows(means[cell], factor, low, high, rng)
             for column, values in enumerate(fine):
                 codes[:, len(sizes) + column] = values.codes(drawn[:, column])
         return codes

@@ -37,16 +37,16 @@ def check_columns(attributes: Sequence[Attribute]) -> None:
     numeric = [attribute for attribute in attributes if attribute.kind == "numeric"]
     empty = [attribute.name for attribute in numeric if attribute.nullable]
     beyond = [attribute.name for attribute in numeric if attribute.outside != "clamp"]
-    said = []
+    faults = []
     if empty:
-        said.append(
+        faults.append(
             f"modips sums the values of numeric columns, and {', '.join(map(repr, empty))} may be NULL: dp_declare(..., "
             "nullable := false), which counts NULL as the lower bound; or fill it in a view"
         )
     if beyond:
-        said.append(
+        faults.append(
             f"modips needs numeric columns with outside := 'clamp', not so {', '.join(map(repr, beyond))}: "
             "dp_declare(..., outside := 'clamp')"
         )
-    if said:
-        raise ArgumentError("columns", list(dict.fromkeys([*empty, *beyond])), "; ".join(said))
+    if faults:
+        raise ArgumentError("columns", list(dict.fromkeys([*empty, *beyond])), "; ".join(faults))

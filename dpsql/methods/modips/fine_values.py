@@ -52,8 +52,8 @@ class FineValues:
     def codes(self, t: FloatArray) -> npt.NDArray[np.int32]:
         """Return the bin of each t; what lies beyond ``low`` or ``high`` goes to the first or last bin."""
         bins = len(self.edges) - 1
-        found = np.floor((t - self.low) * (bins / (self.high - self.low)))
-        placed: npt.NDArray[np.int32] = np.clip(found, 0, bins - 1).astype(np.int32)
+        places = np.floor((t - self.low) * (bins / (self.high - self.low)))
+        placed: npt.NDArray[np.int32] = np.clip(places, 0, bins - 1).astype(np.int32)
         return placed
 
 

@@ -186,8 +186,8 @@ class Modips:
     def output_domain(self, domain: Domain, options: Mapping[str, Any]) -> Domain:
         """Return the measured columns, numeric ones with fine bins, and the number of the set if there are several."""
         sets = int(self._checked(domain, options)["sets"])
-        found = tuple(fine_attribute(a) if a.kind == "numeric" else a for a in domain.attributes)
-        return with_sets(Domain(found), sets)
+        attributes = tuple(fine_attribute(a) if a.kind == "numeric" else a for a in domain.attributes)
+        return with_sets(Domain(attributes), sets)
 
     def fit(self, statistics: Statistics, options: Mapping[str, Any]) -> ModipsModel:
         """Return the thresholded statistics. Deterministic.
@@ -211,22 +211,22 @@ class Modips:
         kind = kind_of(domain)
         fine = tuple(fine_values(domain.attributes[i]) for i in numeric_columns(domain))
         limits: tuple[tuple[float, float, float], ...] = ()
-        found: list[tuple[float, ...] | Cells]
+        parameters: list[tuple[float, ...] | Cells]
         if kind == "mixed":
             cells = domain.cells(categorical_columns(domain))
             fitted = fit_cells(blocks, scales, cells, rows, fine)
             notes = _cell_notes(fitted)
-            found = [*fitted]
+            parameters = [*fitted]
         else:
             limits = limits_of(kind, rows, scales)
             numbers = [numbers_of(kind, rows, block) for block in blocks]
             notes = _threshold_notes(kind, numbers, limits, chosen["threshold"])
-            found = [*numbers] if chosen["threshold"] == "truncate" else [clamped(n, limits) for n in numbers]
+            parameters = [*numbers] if chosen["threshold"] == "truncate" else [clamped(n, limits) for n in numbers]
         categorical = categorical_columns(domain)
         sizes = tuple(domain.sizes[i] for i in categorical)
         columns = len(domain.attributes)
         numeric = numeric_columns(domain)
-        return ModipsModel(kind, rows, sets, columns, categorical, numeric, sizes, fine, tuple(found), limits, notes)
+        return ModipsModel(kind, rows, sets, columns, categorical, numeric, sizes, fine, tuple(parameters), limits, notes)
 
     def report(self, model: ModipsModel) -> list[str]:
         """Return what was thresholded, one line a statistic; post-processing, so it may be shown."""
@@ -293,7 +293,7 @@ def _threshold_notes(
     action = "set to the bound" if threshold == "clamp" else "redrawn inside"
     notes = []
     for position, (name, (low, high, _)) in enumerate(zip(names, limits, strict=True)):
-        outside = sum(not low <= found[position] <= high for found in numbers)
+        outside = sum(not low <= own[position] <= high for own in numbers)
         if outside:
             notes.append(f"the noisy {name} lay outside its range in {outside} of {len(numbers)} sets and was {action}")
     return tuple(notes)
@@ -311,10 +311,10 @@ def _cell_notes(fitted: Sequence[Cells]) -> tuple[str, ...]:
 
 def _source(model: ModipsModel, i: int, rng: np.random.Generator) -> RowSource:
     """Draw the parameters of one set."""
-    found = model.statistics[i]
-    if isinstance(found, Cells):
-        return cell_rows(found, model.sizes, model.fine, rng)
-    inside = [redrawn(value, *limits, rng) for value, limits in zip(found, model.limits, strict=True)]
+    parameters = model.statistics[i]
+    if isinstance(parameters, Cells):
+        return cell_rows(parameters, model.sizes, model.fine, rng)
+    inside = [redrawn(value, *limits, rng) for value, limits in zip(parameters, model.limits, strict=True)]
     if model.kind == "binary":
         return binary_rows(inside[0], model.rows, rng)
     return normal_rows(inside[0], inside[1], model.rows, model.fine[0], rng)

@@ -70,8 +70,8 @@ def bounded_mean(observed: FloatArray, scale: FloatArray | float, low: FloatArra
     mass = -np.expm1(-left) - np.expm1(-right)
     shift = special.gammainc(2.0, right) - special.gammainc(2.0, left)
     middle = nearest + scale * np.divide(shift, mass, out=np.zeros_like(nearest), where=mass > 0)
-    found: FloatArray = np.clip(middle, low, high)
-    return found
+    mean: FloatArray = np.clip(middle, low, high)
+    return mean
 
 
 def truncated_normal(
@@ -140,11 +140,12 @@ def truncated_rows(
         left = left[((drawn < low) | (drawn > high)).any(axis=1)]
         if not left.size:
             return rows
+    # What rejection left over is drawn column by column: inside the box, though no longer by the exact law.
     errors = np.zeros((left.size, p))
     for j in range(p):
-        given = means[left, j] + errors @ factor[j]
-        rows[left, j] = truncated_normal(given, float(factor[j, j]), float(low[j]), float(high[j]), left.size, rng)
-        errors[:, j] = (rows[left, j] - given) / factor[j, j]
+        centres = means[left, j] + errors @ factor[j]
+        rows[left, j] = truncated_normal(centres, float(factor[j, j]), float(low[j]), float(high[j]), left.size, rng)
+        errors[:, j] = (rows[left, j] - centres) / factor[j, j]
     return rows
 
 

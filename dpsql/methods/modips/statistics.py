@@ -72,8 +72,8 @@ def shares_of(domain: Domain, released: Sequence[moments.Part], chosen: Mapping[
         edges = domain.attributes[0].edges
         width = Fraction(float(edges[-1])) - Fraction(float(edges[0]))
         return [1 / (1 + width), width / (1 + width)]
-    given = SHARES if chosen["shares"] == "auto" else chosen["shares"]
-    named = {name: Fraction(repr(float(share))) for name, share in zip(("counts", "sums", "moments"), given, strict=True)}
+    shares = SHARES if chosen["shares"] == "auto" else chosen["shares"]
+    named = {name: Fraction(repr(float(share))) for name, share in zip(("counts", "sums", "moments"), shares, strict=True)}
     whole = sum((named[part.name] for part in released), Fraction(0))
     return [named[part.name] / whole for part in released]
 

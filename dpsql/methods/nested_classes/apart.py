@@ -63,10 +63,10 @@ def _alone(
     below = [TableShape(shape.tables[child].name, 0, (), shape.tables[child].most) for child in shape.children(t)]
     lone = Shape((replace(shape.tables[t], parent=None, most=1, order=None, groups=(1,)), *below))
     own = [place for place, block in enumerate(blocks) if block.table == t]
-    found = max(total([values[place] for place in own], [deviations[place] for place in own]), 1.0)
+    units = max(total([values[place] for place in own], [deviations[place] for place in own]), 1.0)
     moved = [_moved(blocks[place]) for place in own]
-    shares, noise = [values[place] / found for place in own], [deviations[place] / found for place in own]
-    return fit(lone, moved, shares, noise, found, effort, seed)
+    shares, noise = [values[place] / units for place in own], [deviations[place] / units for place in own]
+    return fit(lone, moved, shares, noise, units, effort, seed)
 
 
 def _moved(block: Block) -> Block:

@@ -71,9 +71,9 @@ class _Forward:
 class Descent:
     """One run of Adam. Parameters are logits: theta_t (D_t, K_t) of all tables, pi (K_0, 1), rho_t (K_t, S_t K_p) of the others."""
 
-    def __init__(self, given: Targets, classes: Sequence[int], steps: int, pull: Pull, seed: int) -> None:
-        self.given, self.shape, self.steps = given, given.shape, steps
-        shape, rng = given.shape, np.random.default_rng(seed)
+    def __init__(self, noisy: Targets, classes: Sequence[int], steps: int, pull: Pull, seed: int) -> None:
+        self.noisy, self.shape, self.steps = noisy, noisy.shape, steps
+        shape, rng = noisy.shape, np.random.default_rng(seed)
         self.tables = range(len(shape.tables))
         self.parents = [0, *(shape.parent(t) for t in self.tables[1:])]
         self.places = [slices(shape, t) for t in self.tables]
@@ -88,12 +88,14 @@ class Descent:
         self.members = [
             (owner == np.arange(size.size)[:, None]).astype(np.float32) for owner, size in zip(self.owners, sizes, strict=True)
         ]
-        unit = max(given.strength, 1.0) ** 2
+        # Penalties count against noise: the more the tables say, the less a penalty does.
+        unit = max(noisy.strength, 1.0) ** 2
         self.pulls = [np.float32(p / unit) for p in pull.columns], [np.float32(p / unit) for p in pull.classes]
-        self.anchors = [np.log(np.maximum(one, _SMALLEST_SHARE)).astype(np.float32)[:, None] for one in given.one_way]
+        self.anchors = [np.log(np.maximum(shares, _SMALLEST_SHARE)).astype(np.float32)[:, None] for shares in noisy.one_way]
         self.given_anchors = [np.full((k, 1), -math.log(k), np.float32) for k in classes]
         self.relative = [np.ones_like(anchor) for anchor in self.anchors]
         normal = rng.standard_normal
+        # A single class has none to differ from, and starts at the released shares.
         self.logits = [
             anchor + np.float32(_START_DEVIATION if k > 1 else 0.0) * normal((anchor.size, k), dtype=np.float32)
             for anchor, k in zip(self.anchors, classes, strict=True)
@@ -108,11 +110,11 @@ class Descent:
 
     def _copied(self) -> dict[Key, Target]:
         """Return the matrices that have a measured cell; their shares are changed in the course of the fit."""
-        given = self.given
-        found: dict[Key, Target] = {("pair", t, t): target for t, target in enumerate(given.pairs)}
-        found |= {("sibling", t, t): target for t, target in enumerate(given.siblings)}
-        found |= {("across", a, t): target for (a, t), target in given.across.items()}
-        return {key: Target(x.shares.copy(), x.weights) for key, x in found.items() if x.weights.any()}
+        noisy = self.noisy
+        matrices: dict[Key, Target] = {("pair", t, t): target for t, target in enumerate(noisy.pairs)}
+        matrices |= {("sibling", t, t): target for t, target in enumerate(noisy.siblings)}
+        matrices |= {("across", a, t): target for (a, t), target in noisy.across.items()}
+        return {key: Target(x.shares.copy(), x.weights) for key, x in matrices.items() if x.weights.any()}
 
     def run(self) -> NestedClasses:
         """Take all steps; a fit that leaves the finite numbers is one of independent columns."""
@@ -124,9 +126,9 @@ class Descent:
             rate = 0.5 * _RATE * (1.0 + math.cos(math.pi * step / self.steps))
             for parameter, gradient, moments in zip((*self.logits, *self.class_logits), gradients, self.moments, strict=True):
                 move(parameter, gradient, *moments, step, rate)
-        found = self.model()
-        finite = all(bool(np.isfinite(part).all()) for part in (found.shares, *found.values, *found.given))
-        return found if finite else self.independent()
+        model = self.model()
+        finite = all(bool(np.isfinite(part).all()) for part in (model.shares, *model.values, *model.given))
+        return model if finite else self.independent()
 
     def _restore(self) -> None:
         """Add what the model misses for certain to the targets."""
@@ -141,20 +143,20 @@ class Descent:
                     if not groups.size:
                         continue
                     usual = float(np.median(weights[weights > 0.0]))  # of a cell that was measured
-                    deviation = 1.0 / (max(self.given.strength, 1.0) * math.sqrt(usual))
-                    found: Float32 = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
+                    deviation = 1.0 / (max(self.noisy.strength, 1.0) * math.sqrt(usual))
+                    missing: Float32 = certain(missed[groups, rows, columns].astype(float), deviation).astype(np.float32)
                     if key[0] != "across" and i == j:
-                        found = np.asarray((found + found.transpose(0, 2, 1)) / 2.0, np.float32)
-                    target.shares[groups, rows, columns] += found
+                        missing = np.asarray((missing + missing.transpose(0, 2, 1)) / 2.0, np.float32)
+                    target.shares[groups, rows, columns] += missing
                     if key[0] != "across" and i != j:
-                        target.shares[groups, columns, rows] += found.transpose(0, 2, 1)
+                        target.shares[groups, columns, rows] += missing.transpose(0, 2, 1)
         self.missed.clear()
 
     def independent(self) -> NestedClasses:
         """Return classes that all have the given one-way tables."""
         theta, given = [], [np.zeros((self.class_logits[0].size, 0, 0))]
         for t, places in enumerate(self.places):
-            floor = np.maximum(self.given.one_way[t], _SMALLEST_SHARE)
+            floor = np.maximum(self.noisy.one_way[t], _SMALLEST_SHARE)
             for place in places:
                 floor[place] /= floor[place].sum()
             theta.append(np.repeat(floor[:, None], self.logits[t].shape[1], axis=1))
@@ -249,21 +251,21 @@ class Descent:
     @multiplies
     def _logit_slopes(self, now: _Forward, back: _Forward) -> list[Float32]:
         """Go from shares to logits."""
-        found = []
+        slopes = []
         for t in self.tables:
             slope = back.theta[t] * now.theta[t]
             slope -= now.theta[t] * (self.members[t] @ slope)[self.owners[t]]
-            found.append(slope)
+            slopes.append(slope)
         for t in self.tables:
             slope = back.given[t] * now.given[t]
             slope -= now.given[t] * slope.sum(0)
-            found.append(slope)
-        return found
+            slopes.append(slope)
+        return slopes
 
     @multiplies
     def _singles(self, now: _Forward, back: _Forward) -> float:
         loss = 0.0
-        for t, target in enumerate(self.given.singles):
+        for t, target in enumerate(self.noisy.singles):
             weights = now.weights[t].sum(0)
             error = now.theta[t] @ weights - target.shares
             slope = target.weights * error

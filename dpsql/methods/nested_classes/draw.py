@@ -86,21 +86,21 @@ def draw(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop 
 
 def _together(shape: Shape, parts: Sequence[list[Drawn]]) -> list[Drawn]:
     """Return the rows of parts, one after the other."""
-    found = []
+    together = []
     for t, table in enumerate(shape.tables):
         rows = [part[t] for part in parts]
         above = [0 if table.parent is None else len(part[table.parent].codes) for part in parts]
-        parent = np.concatenate([one.parent + start for one, start in zip(rows, np.cumsum(above) - above, strict=True)])
-        orders = [one.order for one in rows if one.order is not None]
-        codes = np.concatenate([one.codes.T for one in rows], axis=1).T  # each column contiguous
-        found.append(Drawn(codes, parent, np.concatenate(orders) if orders else None))
-    return found
+        parent = np.concatenate([drawn.parent + start for drawn, start in zip(rows, np.cumsum(above) - above, strict=True)])
+        orders = [drawn.order for drawn in rows if drawn.order is not None]
+        codes = np.concatenate([drawn.codes.T for drawn in rows], axis=1).T  # each column contiguous
+        together.append(Drawn(codes, parent, np.concatenate(orders) if orders else None))
+    return together
 
 
 def _drawn(model: NestedClasses, units: int, rng: np.random.Generator, stop: Stop) -> list[Drawn]:
     shape = model.shape
     orders = {ordering.table: ordering for ordering in model.orders}
-    found: list[Drawn] = []
+    tables: list[Drawn] = []
     classes: list[IndexArray] = []
     for t, table in enumerate(shape.tables):
         if table.parent is None:
@@ -109,7 +109,8 @@ def _drawn(model: NestedClasses, units: int, rng: np.random.Generator, stop: Sto
             order = rng.permutation(model.shares.size)
             own = rng.permutation(np.repeat(order, systematic(model.shares[order], units, rng)))
         else:
-            fan_out = found[table.parent].codes[:, shape.fan_out(t)]
+            # The place of a row among its siblings says which slot it is in.
+            fan_out = tables[table.parent].codes[:, shape.fan_out(t)]
             parents = np.repeat(np.arange(fan_out.size, dtype=np.int64), fan_out)
             first = np.cumsum(fan_out) - fan_out
             slots = slots_of(table, np.arange(parents.size) - first[parents])
@@ -122,13 +123,14 @@ def _drawn(model: NestedClasses, units: int, rng: np.random.Generator, stop: Sto
             column[:] = allocated(own, model.values[t][block].T, rng, by_class)
         values: FloatArray | None = None
         if t in orders:
+            # Rows change places among their siblings only: parents stay as they are.
             lines = Lines(orders[t], codes, parents, rng)
             lines.run(stop)
             codes, own, values = codes[:, lines.at], own[lines.at], lines.values
             codes[orders[t].column] = lines.bins
-        found.append(Drawn(codes.T, parents, values))
+        tables.append(Drawn(codes.T, parents, values))
         classes.append(own)
-    return found
+    return tables
 
 
 def draw_parts(
@@ -162,7 +164,7 @@ def draw_parts(
 
     lengths = [units // parts + (part < units % parts) for part in range(parts)]
     owners = zip(itertools.cycle(pieces), lengths, generators(rng, parts))
-    yield from drawn_blocks([task(*one) for one in owners])
+    yield from drawn_blocks([task(*owner) for owner in owners])
 
 
 def part_length(model: NestedClasses) -> int:
@@ -213,9 +215,9 @@ def allocated(
     whole = np.zeros((shares.shape[0], size), np.intp)
     whole[present] = counted
     values = np.repeat(np.tile(np.arange(size, dtype=kind), shares.shape[0]), whole.ravel())
-    found = np.empty(classes.size, kind)
-    found[order] = shuffled(values, np.repeat(np.arange(counts.size), counts), size, rng)
-    return found
+    drawn = np.empty(classes.size, kind)
+    drawn[order] = shuffled(values, np.repeat(np.arange(counts.size), counts), size, rng)
+    return drawn
 
 
 def _smallest(size: int) -> np.dtype[Any]:

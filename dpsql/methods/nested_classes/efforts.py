@@ -76,34 +76,35 @@ def fit(
     """
     if effort not in EFFORTS:
         raise ArgumentError("effort", effort, f"one of {sorted(EFFORTS)}")
-    given, chosen = targets(shape, blocks, values, deviations), EFFORTS[effort]
-    steps = round(min(chosen.steps * usual_steps(given.strength), max(chosen.steps, 1.0) * _MOST_STEPS))
-    classes = _classes(given, chosen.classes, units)
-    pull = pulls(given)
+    noisy, chosen = targets(shape, blocks, values, deviations), EFFORTS[effort]
+    steps = round(min(chosen.steps * usual_steps(noisy.strength), max(chosen.steps, 1.0) * _MOST_STEPS))
+    classes = _classes(noisy, chosen.classes, units)
+    pull = pulls(noisy)
 
-    def one(start: int) -> NestedClasses:
-        return Descent(given, classes, steps, pull, seed + start).run()
+    def fitted(start: int) -> NestedClasses:
+        return Descent(noisy, classes, steps, pull, seed + start).run()
 
-    if given.strength == 0.0:
-        return Descent(given, [1] * len(shape.tables), steps, pull, seed).run()
+    # Nothing but one-way tables was measured: there is no dependence to spend classes on.
+    if noisy.strength == 0.0:
+        return Descent(noisy, [1] * len(shape.tables), steps, pull, seed).run()
     with Workers(chosen.starts) as workers:  # all at once: of three on two cores, one would have the second half for itself
-        return average(workers.map(one, range(chosen.starts)))
+        return average(workers.map(fitted, range(chosen.starts)))
 
 
-def _classes(given: Targets, factor: float, units: float) -> list[int]:
+def _classes(noisy: Targets, factor: float, units: float) -> list[int]:
     """Return the number of classes of each table."""
-    wanted = min(max(_CLASSES * given.strength**0.5, _FEWEST_CLASSES), _MOST_CLASSES)
-    return [round(min(factor * wanted, max(units, 1.0)))] * len(given.shape.tables)
+    usual = min(max(_CLASSES * noisy.strength**0.5, _FEWEST_CLASSES), _MOST_CLASSES)
+    return [round(min(factor * usual, max(units, 1.0)))] * len(noisy.shape.tables)
 
 
-def pulls(given: Targets) -> Pull:
+def pulls(noisy: Targets) -> Pull:
     """Return the strengths of the penalties: `pull_strength` for the columns that a table's columns are measured with."""
-    shape = given.shape
+    shape = noisy.shape
     columns = [len(shape.extended(t)) for t in range(len(shape.tables))]
     related = [
         sum(columns[u] for u in range(len(columns)) if u in shape.path(t) or t in shape.path(u)) for t in range(len(columns))
     ]
-    strengths = tuple(pull_strength(m, given.strength) for m in related)
+    strengths = tuple(pull_strength(m, noisy.strength) for m in related)
     return Pull(strengths, tuple(_CLASS_PULL * strength for strength in strengths))
 
 

@@ -135,10 +135,10 @@ class Lines:
             self._shift(self.start[chosen], self.count[chosen])
 
     def _exchange(self, start: IntArray, count: IntArray) -> None:
-        one = self._rng.integers(0, count)
-        two = self._rng.integers(0, count - 1)
-        two += two >= one
-        low, high = start + np.minimum(one, two), start + np.maximum(one, two)
+        first = self._rng.integers(0, count)
+        second = self._rng.integers(0, count - 1)
+        second += second >= first
+        low, high = start + np.minimum(first, second), start + np.maximum(first, second)
         ends = start, start + count - 1
         before = self._energy(low, high, *ends)
         self._swap(low, high)
@@ -151,41 +151,41 @@ class Lines:
 
     def _energy(self, low: IntArray, high: IntArray, start: IntArray, end: IntArray) -> FloatArray:
         """Return what depends on the rows of two places of each family, the first before the second."""
-        ordering, found = self.ordering, np.zeros(low.size)
+        ordering, energy = self.ordering, np.zeros(low.size)
         for i, table in ordering.within.items():
             column = self.columns[i]
-            found += table[self._inside[low], column[low]] + table[self._inside[high], column[high]]
+            energy += table[self._inside[low], column[low]] + table[self._inside[high], column[high]]
         left, right = low > start, high < end
         apart = high > low + 1
         for i, table in ordering.after.items():
             column = self.columns[i]
-            one, two = column[low], column[high]
-            found += table[one, column[low + 1]]
-            found += np.where(apart, table[column[high - 1], two], 0.0)
-            found += np.where(left, table[column[low - left], one], 0.0)
-            found += np.where(right, table[two, column[high + right]], 0.0)
+            lower, upper = column[low], column[high]
+            energy += table[lower, column[low + 1]]
+            energy += np.where(apart, table[column[high - 1], upper], 0.0)
+            energy += np.where(left, table[column[low - left], lower], 0.0)
+            energy += np.where(right, table[upper, column[high + right]], 0.0)
         for i, table in ordering.first.items():
-            found += np.where(left, 0.0, table[self.columns[i][low]])
-        return found
+            energy += np.where(left, 0.0, table[self.columns[i][low]])
+        return energy
 
     def _shift(self, start: IntArray, count: IntArray) -> None:
         """Draw one value of each family again, between its neighbours' and inside its bin."""
-        scale, one = self.ordering.scale, self._rng.integers(0, count)
-        place, left, right = start + one, one > 0, one < count - 1
+        scale, chosen = self.ordering.scale, self._rng.integers(0, count)
+        place, left, right = start + chosen, chosen > 0, chosen < count - 1
         values, own = self.values, self.bins[place]
         before, after = values[place - left], values[place + right]
         low, high = scale.bins[own], scale.bins[own + 1]
         least = np.where(left, np.maximum(low, before), low)
         most = np.where(right, np.minimum(self._top(low, high), after), self._top(low, high))
-        wanted = _between(least, most, scale.step, self._rng.random(place.size))
+        proposed = _between(least, most, scale.step, self._rng.random(place.size))
 
         def energy(value: FloatArray) -> FloatArray:
             gap = self.ordering.gap
             behind = np.where(left, gap[self.cells(value - before)], 0.0)
             return np.asarray(behind + np.where(right, gap[self.cells(after - value)], 0.0))
 
-        kept = np.log(self._rng.random(place.size)) <= energy(wanted) - energy(values[place])
-        values[place[kept]] = wanted[kept]
+        kept = np.log(self._rng.random(place.size)) <= energy(proposed) - energy(values[place])
+        values[place[kept]] = proposed[kept]
 
     def cells(self, gaps: FloatArray) -> IntArray:
         """Return the cells of distances."""

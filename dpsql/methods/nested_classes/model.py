@@ -81,13 +81,13 @@ def parted(model: NestedClasses) -> list[NestedClasses]:
     if model.parts == 1:
         return [model]
     sizes = [values.shape[1] // model.parts for values in model.values]
-    found = []
+    models = []
     for part in range(model.parts):
         own = [slice(part * size, (part + 1) * size) for size in sizes]
-        values = tuple(values[:, one] for values, one in zip(model.values, own, strict=True))
-        given = tuple(given[one] for given, one in zip(model.given, own, strict=True))
-        found.append(replace(model, shares=model.shares[own[0]] * model.parts, values=values, given=given, parts=1))
-    return found
+        values = tuple(values[:, kept] for values, kept in zip(model.values, own, strict=True))
+        given = tuple(given[kept] for given, kept in zip(model.given, own, strict=True))
+        models.append(replace(model, shares=model.shares[own[0]] * model.parts, values=values, given=given, parts=1))
+    return models
 
 
 def slices(shape: Shape, table: int) -> list[slice]:
@@ -129,16 +129,16 @@ class _Below:
 
 @multiplies
 def _below(model: NestedClasses) -> dict[int, _Below]:
-    found: dict[int, _Below] = {}
+    below: dict[int, _Below] = {}
     for t, table in enumerate(model.shape.tables[1:], 1):
         parent = model.shape.parent(t)
         fan_out = model.values[parent][slices(model.shape, parent)[model.shape.fan_out(t)]]
         one, two = slot_shares(table)
         h, q = (np.tensordot(shares, fan_out, (1, 0)) for shares in (one, two))
-        above = model.shares[None] if parent == 0 else found[parent].weights
+        above = model.shares[None] if parent == 0 else below[parent].weights
         above = above.sum(axis=0, keepdims=True) if table.groups else above
-        found[t] = _Below(h, q, np.einsum("ysk,gsk->gy", model.given[t], h * above[:, None], optimize=True))
-    return found
+        below[t] = _Below(h, q, np.einsum("ysk,gsk->gy", model.given[t], h * above[:, None], optimize=True))
+    return below
 
 
 @multiplies
@@ -159,12 +159,12 @@ def expected(model: NestedClasses, block: Block) -> FloatArray:
         return np.asarray(left @ weights[t])
     if block.kind == "pair":
         own = below[t].weights if t else model.shares[None]
-        return _by_group(shape, block, [(left * one) @ right.T for one in own])
+        return _by_group(shape, block, [(left * weight) @ right.T for weight in own])
     if block.kind == "sibling":
         above = weights[shape.parent(t)][None] if shape.tables[t].groups else below[shape.parent(t)].weights
         paired = below[t].q * above[:, None, None]
-        one, other = (_seen(side, model.given[t]) for side in (left, right))
-        tables = [np.einsum("csk,stk,dtk->cd", one, both, other, optimize=True) for both in paired]
+        first, second = (_seen(side, model.given[t]) for side in (left, right))
+        tables = [np.einsum("csk,stk,dtk->cd", first, both, second, optimize=True) for both in paired]
         return _by_group(shape, block, [folded(table) for table in tables] if block.folded else tables)
     tables, home, count = [], shape.home(u), shape.group_count(u)
     decided = len(shape.path(t)) >= len(shape.path(home))  # the row above is in a group itself
@@ -175,6 +175,7 @@ def expected(model: NestedClasses, block: Block) -> FloatArray:
             seen = _seen(np.einsum("csk,sk->ck", seen, some), model.given[at])
             some = below[at].h[g] if at == home else below[at].h.sum(axis=0)
         above = below[t].weights[g] if decided else weights[t]
+        # Who has k rows below is counted k times.
         if i == shape.fan_out(at):
             counts = slot_shares(shape.tables[at])[0][slice(g, g + 1) if at == home else slice(None)].sum(axis=0)
             tables.append(np.einsum("nk,ns,csk->nc", left * above, counts, seen, optimize=True))

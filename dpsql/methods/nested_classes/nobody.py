@@ -57,13 +57,13 @@ def absent(
     """
     kept = [place for place, block in enumerate(blocks) if block.kind not in ORDERED]
     precisions = [1.0 / max(deviations[place], 1e-30) ** 2 for place in kept]
-    found = {}
+    flags = {}
     for column, (counts, variances) in column_shares([blocks[p] for p in kept], [values[p] for p in kept], precisions).items():
         if column in some:
             none = some[column] & (counts <= MISSING * np.sqrt(variances))
             if none.any() and not none.all():
-                found[column] = none
-    return found
+                flags[column] = none
+    return flags
 
 
 def without(block: Block, value: FloatArray, codes: Mapping[Column, Flags]) -> FloatArray:
@@ -82,10 +82,10 @@ def without(block: Block, value: FloatArray, codes: Mapping[Column, Flags]) -> F
 
 def barred(model: NestedClasses, codes: Mapping[Column, Flags]) -> NestedClasses:
     """Return the model in which no class has codes that nobody has."""
-    found = [values.copy() for values in model.values]
+    copies = [values.copy() for values in model.values]
     for (t, i), none in codes.items():
-        part = found[t][slices(model.shape, t)[i]]  # a view
+        part = copies[t][slices(model.shape, t)[i]]  # a view
         part[none] = 0.0
         part[~none] += 1e-12  # of a class that had no others
         part /= part.sum(axis=0)
-    return replace(model, values=tuple(found))
+    return replace(model, values=tuple(copies))

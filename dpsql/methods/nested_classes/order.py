@@ -75,6 +75,7 @@ def _fitted(
     assert order is not None  # noqa: S101 -- for the type checker
     units = int(max(min(_ROWS / rows_of_a_unit(model), _MOST_UNITS), 50))
     drawn = draw(model, units, rng)
+    # A unit weighs 1 in all, whatever its number of rows: so it does in the released tables.
     weights = np.ones(units)
     for t in shape.path(table)[1:]:
         above = weights
@@ -90,12 +91,13 @@ def _fitted(
     )  # fmt: skip
     lines = Lines(zero, codes, parent, rng)
     counts = _Counts(lines, parent, above if parent.size else np.ones(0), weights)
-    wanted = dict(released)
+    tables = dict(released)
+    # What the order has to do with the other columns is known from drawn rows, without noise.
     drawn_pairs = counts.tables(codes[order], {i: codes[i] for i in zero.within})
-    wanted |= {("within", i): (value, 0.0) for i, value in drawn_pairs.items()}
+    tables |= {("within", i): (value, 0.0) for i, value in drawn_pairs.items()}
     totals = counts.totals(units)
     goals = {
-        key: _Goal.of(value, deviation, totals[key[0]], max(len(lines.start), 1)) for key, (value, deviation) in wanted.items()
+        key: _Goal.of(value, deviation, totals[key[0]], max(len(lines.start), 1)) for key, (value, deviation) in tables.items()
     }
     everybody = np.arange(len(lines.start))
     sums = {key: np.zeros_like(goal.shares) for key, goal in goals.items()}
@@ -108,6 +110,7 @@ def _fitted(
             term = _term(zero, key)
             term += rate * goal.slope(now[key], term)
             np.clip(term, -_LARGEST, _LARGEST, out=term)
+            # Averaged over the second half, since single moves are noisy.
             if 2 * step >= _ROUNDS:
                 sums[key] += term
     for key, total in sums.items():
@@ -138,8 +141,8 @@ class _Goal:
     def slope(self, now: FloatArray, term: FloatArray) -> FloatArray:
         """Return how a table's terms change; those of cells that are less than the noise go back to zero."""
         missed = self.shares - now
-        wanted = now + np.sign(missed) * np.maximum(np.abs(missed) - self.noise, 0.0)
-        change = np.clip(np.log((np.maximum(wanted, 0.0) + self.offset) / (now + self.offset)), -_MOST_LOG, _MOST_LOG)
+        denoised = now + np.sign(missed) * np.maximum(np.abs(missed) - self.noise, 0.0)
+        change = np.clip(np.log((np.maximum(denoised, 0.0) + self.offset) / (now + self.offset)), -_MOST_LOG, _MOST_LOG)
         return np.asarray(change - term * (self.noise / (now + self.noise + 1e-12)) ** 2)
 
 
@@ -165,16 +168,16 @@ class _Counts:
     def now(self) -> dict[_Key, FloatArray]:
         """Return all tables as the rows stand."""
         lines, ordering = self._lines, self._lines.ordering
-        found: dict[_Key, FloatArray] = {}
+        tables: dict[_Key, FloatArray] = {}
         for i, term in ordering.first.items():
-            found["first", i] = _share(lines.columns[i][self._first], self._above, term.shape)
+            tables["first", i] = _share(lines.columns[i][self._first], self._above, term.shape)
         for i, term in ordering.after.items():
             column = lines.columns[i]
-            found["next", i] = _share(column[self._before] * term.shape[1] + column[self._after], self._share, term.shape)
+            tables["next", i] = _share(column[self._before] * term.shape[1] + column[self._after], self._share, term.shape)
         gaps = lines.cells(lines.values[self._after] - lines.values[self._before])
-        found["gap", ordering.column] = _share(gaps, self._share, ordering.gap.shape)
+        tables["gap", ordering.column] = _share(gaps, self._share, ordering.gap.shape)
         pairs = self.tables(lines.bins, lines.columns, self._weights[lines.at])
-        return found | {("within", i): value for i, value in pairs.items()}
+        return tables | {("within", i): value for i, value in pairs.items()}
 
     def tables(
         self, own: IntArray, columns: Mapping[int, IntArray], weights: FloatArray | None = None
@@ -189,6 +192,6 @@ class _Counts:
 
 
 def _share(cells: IntArray, weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    found = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
-    shares: FloatArray = found / max(float(found.sum()), 1e-12)
+    sums = np.bincount(cells, weights, int(np.prod(shape))).reshape(shape)
+    shares: FloatArray = sums / max(float(sums.sum()), 1e-12)
     return shares

@@ -51,5 +51,5 @@ def certain(missed: FloatArray, deviation: float) -> FloatArray:
     count = int((sizes > deviation * math.sqrt(groups) * (math.sqrt(a) + math.sqrt(b))).sum())
     left, right = left[:, :count], right[:count]
     each = np.einsum("ar,gab,rb->gr", left, missed, right, optimize=True)
-    found: FloatArray = np.einsum("ar,gr,rb->gab", left, each, right, optimize=True)
-    return found
+    significant: FloatArray = np.einsum("ar,gr,rb->gab", left, each, right, optimize=True)
+    return significant

@@ -101,14 +101,15 @@ def cut(units: FloatArray, deviation: float) -> tuple[int, ...]:
     """
     enough = _ENOUGH * deviation
     above = np.cumsum(units[:0:-1])[::-1]  # with so many rows or more
-    wanted = enough + 3.0 * deviation * np.sqrt(np.arange(above.size, 0, -1))
-    most = int(np.flatnonzero(above >= wanted).max(initial=0)) + 1
+    needed = enough + 3.0 * deviation * np.sqrt(np.arange(above.size, 0, -1))
+    most = int(np.flatnonzero(above >= needed).max(initial=0)) + 1
     starts = [1, *sorted({int(most ** (step / GROUPS)) + 1 for step in range(1, GROUPS)} - {1})]
     starts = [start for start in starts if start <= most]
+    # A group that holds too little against the noise is joined with the next, the last with the one before.
     while len(starts) > 1:
-        held = [float(part.sum()) for part in np.split(units, starts)[1:]]
-        least = int(np.argmin(held))
-        if held[least] >= enough:
+        masses = [float(part.sum()) for part in np.split(units, starts)[1:]]
+        least = int(np.argmin(masses))
+        if masses[least] >= enough:
             break
         del starts[least + 1 if least + 1 < len(starts) else least]
     return tuple(starts)
@@ -277,8 +278,8 @@ def folded(table: NDArray[Number]) -> NDArray[Number]:
     [1, 5, 4]
     """
     rows, columns = np.triu_indices(table.shape[-1])
-    found = table[..., rows, columns] + np.where(rows == columns, 0, table[..., columns, rows])
-    return np.asarray(found, table.dtype)
+    cells = table[..., rows, columns] + np.where(rows == columns, 0, table[..., columns, rows])
+    return np.asarray(cells, table.dtype)
 
 
 def unfolded(cells: FloatArray) -> FloatArray:
@@ -291,10 +292,10 @@ def unfolded(cells: FloatArray) -> FloatArray:
     """
     size = (math.isqrt(8 * cells.shape[-1] + 1) - 1) // 2
     rows, columns = np.triu_indices(size)
-    found = np.zeros((*cells.shape[:-1], size, size))
-    found[..., rows, columns] = cells / np.where(rows == columns, 1.0, 2.0)
-    found[..., columns, rows] = found[..., rows, columns]
-    return found
+    table = np.zeros((*cells.shape[:-1], size, size))
+    table[..., rows, columns] = cells / np.where(rows == columns, 1.0, 2.0)
+    table[..., columns, rows] = table[..., rows, columns]
+    return table
 
 
 def blocks(shape: Shape, *, independent: bool = False) -> tuple[Block, ...]:
@@ -305,21 +306,21 @@ def blocks(shape: Shape, *, independent: bool = False) -> tuple[Block, ...]:
     A column of one code tells nothing that the fan-out does not, and where a parent row has one row at most, there
     are no siblings.
     """
-    found: list[Block] = []
+    measured: list[Block] = []
     columns = [
         [(t, i) for i, size in enumerate(shape.extended(t)) if size > 1] for t in range(len(shape.tables))
     ]
     for t, own in enumerate(columns):
-        found += [Block("one", column) for column in own]
-        found += [Block("pair", left, right) for left, right in combinations(own, 2)]
+        measured += [Block("one", column) for column in own]
+        measured += [Block("pair", left, right) for left, right in combinations(own, 2)]
         if independent:
             continue
         for ancestor in shape.path(t)[:-1]:
-            found += [Block("across", left, right) for left in columns[ancestor] for right in own]
+            measured += [Block("across", left, right) for left in columns[ancestor] for right in own]
         if t and shape.tables[t].most > 1:
-            found += [Block("sibling", left, right) for left, right in combinations_with_replacement(own, 2)]
-            found += _ordered(shape, t)
-    return tuple(found)
+            measured += [Block("sibling", left, right) for left, right in combinations_with_replacement(own, 2)]
+            measured += _ordered(shape, t)
+    return tuple(measured)
 
 
 def _ordered(shape: Shape, t: int) -> list[Block]:
@@ -351,15 +352,15 @@ def shares(shape: Shape, blocks: Sequence[Block], *, independent: bool = False) 
             apart[whose == table] = shares(shape, [block for block in blocks if block.table == table])
         apart /= apart.sum()
         return apart
-    one = np.array([block.right is None for block in blocks], bool)
+    one_way = np.array([block.right is None for block in blocks], bool)
     fan_out = np.array([block.kind == "one" and _counts_children(shape, block.left) for block in blocks], bool)
-    found = np.where(one, [float(np.prod(block.shape(shape))) ** _ONE_WAY_POWER for block in blocks], 1.0)
-    parts = [(one & ~fan_out, _ONE_WAY_SHARE), (fan_out, _FAN_OUT_SHARE), (~one, 1.0 - _ONE_WAY_SHARE - _FAN_OUT_SHARE)]
+    weights = np.where(one_way, [float(np.prod(block.shape(shape))) ** _ONE_WAY_POWER for block in blocks], 1.0)
+    parts = [(one_way & ~fan_out, _ONE_WAY_SHARE), (fan_out, _FAN_OUT_SHARE), (~one_way, 1.0 - _ONE_WAY_SHARE - _FAN_OUT_SHARE)]
     whole = sum(part for chosen, part in parts if chosen.any())
     for chosen, part in parts:
         if chosen.any():
-            found[chosen] *= part / whole / found[chosen].sum()
-    return found
+            weights[chosen] *= part / whole / weights[chosen].sum()
+    return weights
 
 
 def _counts_children(shape: Shape, column: tuple[int, int]) -> bool:

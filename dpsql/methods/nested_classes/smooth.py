@@ -44,17 +44,19 @@ def smoothed(shares: FloatArray, variances: FloatArray) -> tuple[FloatArray, Flo
 
     Examples
     --------
-    >>> found, variances = smoothed(np.array([0.5, *[0.1] * 10]), np.full(11, 1e-4))
-    >>> found.round(6).tolist() == [0.5, *[0.1] * 10], bool(variances[0] > 3 * variances[5])
+    >>> estimates, variances = smoothed(np.array([0.5, *[0.1] * 10]), np.full(11, 1e-4))
+    >>> estimates.round(6).tolist() == [0.5, *[0.1] * 10], bool(variances[0] > 3 * variances[5])
     (True, True)
     """
     y, v = np.asarray(shares[1:], float), np.asarray(variances[1:], float)
     if y.size < _FEWEST or not float(np.mean(v)) > 0.0:
         return shares, variances
-    found, kept, _ = _curve(y, v, np.ones(y.size - 2))
+    estimates, kept, _ = _curve(y, v, np.ones(y.size - 2))
+    # Bends follow the curve of the last pass, but equal ones win where they are likelier.
     for _ in range(_PASSES):
-        found, kept, _ = max((_curve(y, v, bends) for bends in (np.ones(y.size - 2), _levels(found, v))), key=lambda one: one[2])
-    return np.concatenate([shares[:1], found]), np.concatenate([variances[:1], np.clip(kept, 1e-6 * v, v)])
+        curves = (_curve(y, v, bends) for bends in (np.ones(y.size - 2), _levels(estimates, v)))
+        estimates, kept, _ = max(curves, key=lambda curve: curve[2])
+    return np.concatenate([shares[:1], estimates]), np.concatenate([variances[:1], np.clip(kept, 1e-6 * v, v)])
 
 
 def _levels(curve: FloatArray, v: FloatArray) -> FloatArray:
@@ -71,13 +73,13 @@ def _curve(y: FloatArray, v: FloatArray, bends: FloatArray) -> tuple[FloatArray,
     differences = np.diff(np.eye(y.size), 2, axis=0)
     rough, spread = differences @ y, (differences * v) @ differences.T
     own = float(np.mean(v)) * bends**2 / float(np.mean(bends**2))
-    best, found, kept = -np.inf, y, v
+    best, curve, kept = -np.inf, y, v
     for ratio in _RATIOS:
         sigma = spread + np.diag(ratio**2 * own)
         solved = np.linalg.solve(sigma, np.column_stack([rough, differences * v]))
         likelihood = -0.5 * float(np.linalg.slogdet(sigma)[1] + rough @ solved[:, 0])
         if likelihood > best:
             best = likelihood
-            found = y - v * (differences.T @ solved[:, 0])
+            curve = y - v * (differences.T @ solved[:, 0])
             kept = v - np.einsum("dk,dk->k", differences * v, solved[:, 1:])
-    return found, kept, best
+    return curve, kept, best

@@ -97,45 +97,47 @@ def targets(shape: Shape, blocks: Sequence[Block], values: Sequence[FloatArray],
     tables = range(len(shape.tables))
     lengths, groups = [sum(shape.extended(t)) for t in tables], [shape.group_count(t) for t in tables]
     known = _smooth(shape, column_shares(blocks, values, precisions))
-    found = Targets(
+    collected = Targets(
         shape, strength, _one_way(shape, known), tuple(_empty(n) for n in lengths),
         tuple(_empty(g, n, n) for g, n in zip(groups, lengths, strict=True)),
         tuple(_empty(g, n, n) for g, n in zip(groups, lengths, strict=True)),
         {(a, t): _empty(groups[t], lengths[a], lengths[t]) for t in tables for a in shape.path(t)[:-1]},
     )  # fmt: skip
     for block, value, precision in zip(blocks, values, precisions, strict=True):
-        _put(found, block, np.asarray(value, float), precision / unit)
+        _put(collected, block, np.asarray(value, float), precision / unit)
+    # Numbers of children were estimated from all tables that hold them: that stands instead of a single table's.
     for (t, i), (estimate, variances) in known.items():
         if i >= len(shape.tables[t].sizes):
             place, most = slices(shape, t)[i], LARGEST_STRENGTH**2
-            found.singles[t].shares[place] = estimate
-            found.singles[t].weights[place] = np.minimum(1.0 / np.maximum(variances, 1e-30), most) / unit
-    return found
+            collected.singles[t].shares[place] = estimate
+            collected.singles[t].weights[place] = np.minimum(1.0 / np.maximum(variances, 1e-30), most) / unit
+    return collected
 
 
 def _empty(*lengths: int) -> Target:
     return Target(np.zeros(lengths, np.float32), np.zeros(lengths, np.float32))
 
 
-def _put(found: Targets, block: Block, value: FloatArray, weight: float) -> None:
+def _put(collected: Targets, block: Block, value: FloatArray, weight: float) -> None:
     """Write a block where it belongs."""
-    if value.shape != block.shape(found.shape):
-        raise ArgumentError(f"values of {block}", value.shape, f"an array of shape {block.shape(found.shape)}")
+    if value.shape != block.shape(collected.shape):
+        raise ArgumentError(f"values of {block}", value.shape, f"an array of shape {block.shape(collected.shape)}")
     (t, i), (u, j) = block.left, block.right or block.left
-    rows, columns = slices(found.shape, t)[i], slices(found.shape, u)[j]
+    rows, columns = slices(collected.shape, t)[i], slices(collected.shape, u)[j]
     if block.kind == "one":
-        found.singles[t].shares[rows], found.singles[t].weights[rows] = value, weight
+        collected.singles[t].shares[rows], collected.singles[t].weights[rows] = value, weight
         return
-    some = slice(None) if block.split(found.shape) else slice(0, 1)
+    some = slice(None) if block.split(collected.shape) else slice(0, 1)
     if block.kind == "across":
-        target = found.across[t, u]
+        target = collected.across[t, u]
         target.shares[some, rows, columns], target.weights[some, rows, columns] = value, weight
         return
-    target = (found.pairs if block.kind == "pair" else found.siblings)[t]
+    target = (collected.pairs if block.kind == "pair" else collected.siblings)[t]
     if block.folded:
         target.shares[some, rows, rows] = unfolded(value)
         target.weights[some, rows, rows] = weight * (4.0 - 2.0 * np.eye(rows.stop - rows.start))
         return
+    # Above the diagonal as it is, below it turned round.
     for place, part in (((some, rows, columns), value), ((some, columns, rows), np.swapaxes(value, -1, -2))):
         target.shares[place], target.weights[place] = part, weight
 
@@ -163,7 +165,7 @@ def column_shares(blocks: Sequence[Block], values: Sequence[FloatArray], precisi
 
 def _smooth(shape: Shape, known: _Known) -> _Known:
     """Return the shares, those of numbers of children smoothed."""
-    return {(t, i): smoothed(*found) if i >= len(shape.tables[t].sizes) else found for (t, i), found in known.items()}
+    return {(t, i): smoothed(*estimates) if i >= len(shape.tables[t].sizes) else estimates for (t, i), estimates in known.items()}
 
 
 def _one_way(shape: Shape, known: _Known) -> tuple[FloatArray, ...]:

@@ -90,11 +90,11 @@ class FoldCounter:
 
     def _places(self, part: Part, codes: Codes, start: int, stop: int) -> npt.NDArray[np.intp]:
         """Return the row-major cell numbers of a part."""
-        found = codes[part[0]][start:stop].astype(np.intp)
+        places = codes[part[0]][start:stop].astype(np.intp)
         for position in part[1:]:
-            found *= self._sizes[position]
-            found += codes[position][start:stop]
-        return found
+            places *= self._sizes[position]
+            places += codes[position][start:stop]
+        return places
 
     def finish(self) -> None:
         """Sum the joint tables to those that were asked for."""

@@ -43,8 +43,8 @@ class GramCounter:
     Privacy: exact, secret counts. Whole numbers throughout, so the order of the threads does not matter.
     """
 
-    def __init__(self, sizes: Sequence[int], attributes: Sequence[int], wanted: IntArray, tables: FlatTables) -> None:
-        self._wanted, self._cliques, self._flat, self._offsets = wanted, tables.cliques, tables.flat, tables.offsets
+    def __init__(self, sizes: Sequence[int], attributes: Sequence[int], places: IntArray, tables: FlatTables) -> None:
+        self._places, self._cliques, self._flat, self._offsets = places, tables.cliques, tables.flat, tables.offsets
         self._sizes, self._attributes = sizes, list(attributes)
         self.count = columns(sizes, attributes)
         self.rows = 0
@@ -97,15 +97,15 @@ class GramCounter:
         """Return this thread's arrays."""
         if not hasattr(self._local, "products"):
             self._local.products = Products(self._sizes, self._attributes)
-        made: Products = self._local.products
-        return made
+        products: Products = self._local.products
+        return products
 
     def finish(self) -> None:
         """Write the tables."""
         self._wait(0)
         margins = self._margins()
         pairs = []
-        for place in self._wanted.tolist():
+        for place in self._places.tolist():
             clique = self._cliques[place]
             if len(clique) == 2:
                 pairs.append(place)
@@ -118,12 +118,12 @@ class GramCounter:
     def _margins(self) -> dict[int, IntArray]:
         """Return the one-way table of each attribute."""
         diagonal = np.diagonal(self.products)
-        found = {}
+        margins = {}
         for position in self._attributes:
             start = int(self._starts[position])
             others = diagonal[start : start + self._sizes[position] - 1]
-            found[position] = np.concatenate([[self.rows - others.sum()], others]).astype(np.int64)
-        return found
+            margins[position] = np.concatenate([[self.rows - others.sum()], others]).astype(np.int64)
+        return margins
 
     def _pairs(self, pairs: IntArray, places: IntArray, margins: dict[int, IntArray]) -> None:
         """Write the two-way tables, those of one shape together."""

@@ -76,11 +76,11 @@ class Cliques:
         lengths = np.fromiter(map(len, cliques), dtype=np.int64, count=len(cliques))
         flat = np.fromiter(itertools.chain.from_iterable(cliques), dtype=np.int64, count=int(lengths.sum()))
         starts = np.cumsum(lengths) - lengths
-        found = {}
+        by_order = {}
         for order in np.unique(lengths).tolist():
             places = np.flatnonzero(lengths == order)
-            found[order] = places, flat[starts[places][:, None] + np.arange(order)]
-        return cls(len(cliques), found)
+            by_order[order] = places, flat[starts[places][:, None] + np.arange(order)]
+        return cls(len(cliques), by_order)
 
     def without(self, gone: npt.NDArray[np.bool_]) -> Cliques:
         """Return those that are not marked."""
@@ -166,7 +166,7 @@ class _Joints:
 def _joints(cliques: Cliques, number: IntArray, parts: list[Part], sizes: Sequence[int]) -> list[_Joints]:
     """Return the sets of groups for each order."""
     lengths = np.asarray([float(math.prod(sizes[position] for position in part)) for part in parts] + [1.0])
-    found = []
+    joints = []
     for order, (_, rows) in cliques.by_order.items():
         if order == 2:  # much faster than sorting; there may be millions
             a, b = number[rows[:, 0]], number[rows[:, 1]]
@@ -178,8 +178,8 @@ def _joints(cliques: Cliques, number: IntArray, parts: list[Part], sizes: Sequen
             touched = np.sort(number[rows], axis=1)
             touched[:, 1:][np.diff(touched, axis=1) == 0] = -1  # a group that is there twice
             sets, which, count = np.unique(np.sort(touched, axis=1), axis=0, return_inverse=True, return_counts=True)
-        found.append(_Joints(sets, lengths[sets].prod(axis=1), which.ravel(), count))
-    return found
+        joints.append(_Joints(sets, lengths[sets].prod(axis=1), which.ravel(), count))
+    return joints
 
 
 def _counted(key: IntArray, limit: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -198,43 +198,44 @@ def folds(sizes: Sequence[int], cliques: Cliques, asked: Sequence[Clique], budge
     number, parts = groups(sizes, budget)
     joint: dict[frozenset[int], list[int]] = {}
     direct: list[int] = []
-    found = _joints(cliques, number, parts, sizes)
-    for (places, _), joints in zip(cliques.by_order.values(), found, strict=True):
+    every = _joints(cliques, number, parts, sizes)
+    for (places, _), joints in zip(cliques.by_order.values(), every, strict=True):
         shared = ((joints.cells <= _JOINT_CELLS) & (joints.count > 1))[joints.which]
         direct += places[~shared].tolist()
-        held = [frozenset(group for group in groups if group >= 0) for groups in joints.sets.tolist()]
+        sets = [frozenset(group for group in groups if group >= 0) for groups in joints.sets.tolist()]
         for which, place in zip(joints.which[shared].tolist(), places[shared].tolist(), strict=True):
-            joint.setdefault(held[which], []).append(place)
+            joint.setdefault(sets[which], []).append(place)
     _merge(joint)
     more = _absorbed(joint, number, direct, asked)
-    made = [Fold(tuple(parts[g] for g in sorted(held)), tuple(wanted)) for held, wanted in joint.items()]
-    return made + [Fold(tuple((position,) for position in asked[place]), (place,)) for place in more]
+    folded = [Fold(tuple(parts[g] for g in sorted(members)), tuple(tables)) for members, tables in joint.items()]
+    return folded + [Fold(tuple((position,) for position in asked[place]), (place,)) for place in more]
 
 
 def _merge(joint: dict[frozenset[int], list[int]]) -> None:
     """Move the tables of a set of groups to a larger set that is counted anyway."""
     holders: dict[int, list[frozenset[int]]] = {}
-    for held in joint:
-        for group in held:
-            holders.setdefault(group, []).append(held)
-    for held in sorted(joint, key=len):
-        rarest = min((holders[group] for group in held), key=len, default=list(joint))
-        larger = next((other for other in rarest if held < other and other in joint), None)
+    for members in joint:
+        for group in members:
+            holders.setdefault(group, []).append(members)
+    for members in sorted(joint, key=len):
+        # Only a set that has the rarest group can hold all of them, so no other is looked at.
+        rarest = min((holders[group] for group in members), key=len, default=list(joint))
+        larger = next((candidate for candidate in rarest if members < candidate and candidate in joint), None)
         if larger is not None:
-            joint[larger] += joint.pop(held)
+            joint[larger] += joint.pop(members)
 
 
 def _absorbed(joint: dict[frozenset[int], list[int]], number: IntArray, direct: list[int], asked: Sequence[Clique]) -> list[int]:
     """Give single tables to a joint table that holds them, and return those that none does."""
     holders: dict[int, list[frozenset[int]]] = {}
-    for held in joint:
-        for group in held:
-            holders.setdefault(group, []).append(held)
+    for members in joint:
+        for group in members:
+            holders.setdefault(group, []).append(members)
     left = []
     for place in direct:
         touched = frozenset(number[list(asked[place])].tolist())
         rarest = min((holders.get(group, []) for group in touched), key=len, default=list(joint))
-        larger = next((other for other in rarest if touched <= other), None)
+        larger = next((candidate for candidate in rarest if touched <= candidate), None)
         if larger is None:
             left.append(place)
         else:
@@ -295,12 +296,12 @@ def _cheapest(sizes: Sequence[int], asked: Sequence[Clique]) -> Work:
 
 def _every_stream(sizes: Sequence[int], cliques: Cliques, most_products: float = math.inf) -> list[Work]:
     """Return the roads over one pass, without one-hot columns and with those of more and more attributes."""
-    found = _streams(sizes, cliques, ())
+    roads = _streams(sizes, cliques, ())
     for limit in sorted({max((s for s in sizes if s <= limit), default=0) for limit in _THRESHOLDS} - {0}):
         attributes = tuple(i for i, size in enumerate(sizes) if size <= limit)
         if len(attributes) > 8 and columns(sizes, attributes) ** 2 <= most_products:
-            found += _streams(sizes, cliques, attributes)
-    return found
+            roads += _streams(sizes, cliques, attributes)
+    return roads
 
 
 def streamed(sizes: Sequence[int], asked: Sequence[Clique], most_products: int) -> Work:
@@ -328,15 +329,15 @@ def _streams(sizes: Sequence[int], cliques: Cliques, attributes: tuple[int, ...]
                 in_gram[places] = inside[rows].all(axis=1)
     rest = cliques.without(in_gram)
     product, start, squares = _gram_cost(sizes, attributes) if in_gram.any() else (0.0, 0.0, 0.0)
-    found = []
+    roads = []
     for budget in _BUDGETS if rest.by_order else (1,):
         row, fixed, extra = _fold_cost(sizes, rest, budget)
         if budget > 1 and extra > _JOINT_MEMORY:
             continue
         alone, shared = _FETCH * len(sizes) + row, _ENCODE * len(sizes) + product
         kept = attributes if in_gram.any() else ()
-        found.append(Work("stream", kept, in_gram, budget, alone, shared, start + fixed + 0.01, squares + extra))
-    return found
+        roads.append(Work("stream", kept, in_gram, budget, alone, shared, start + fixed + 0.01, squares + extra))
+    return roads
 
 
 def estimate(sizes: Sequence[int], cliques: Sequence[Clique], rows: int, *, encode: float | None = None) -> tuple[float, float]:
