@@ -99,7 +99,7 @@ def test_orders_of_all_types(sql_type: str, low: str, high: str, more: str, monk
     with duckdb.connect() as con:
         visits.create(con, 200)
         value = "epoch(day)::BIGINT // 86400 % 1000 + .25" if "TIME" not in sql_type else "day"
-        con.execute(f"ALTER TABLE visits ADD COLUMN moment {sql_type}; UPDATE visits SET moment = CASE WHEN visit % 20 > 0 THEN ({value})::{sql_type} END")
+        con.execute(f"ALTER TABLE visits ADD COLUMN moment {sql_type}; UPDATE visits SET moment = CASE WHEN visit % 3 > 0 THEN ({value})::{sql_type} END")
         visits.protected(con, order=False)
         con.execute(f"CALL dp_declare('visits', 'moment', lower := {low}, upper := {high}{more})")
         con.execute("CALL dp_link('visits', order_by := 'moment')")
