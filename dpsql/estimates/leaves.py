@@ -255,6 +255,7 @@ def released(units: Units, cutting: Cutting, leaves: int, answer: Callable[[int,
     behind = np.minimum(first + width, units.count)
     parent = np.zeros(first.size, np.int64)
     counted = [Level(first, behind, answer(0, (first, behind)), parent)]
+    # only parts of cells that seem to hold rows are counted: that is what bounds the work
     for level in range(1, len(cutting.scales)):
         before = counted[-1]
         open_ = _opened(before, cutting.scales[level - 1], cutting.mechanism, int(counted[0].counts.sum()) // leaves)
@@ -273,6 +274,7 @@ def _opened(level: Level, scale: Fraction, mechanism: str, least: int) -> IntArr
     """Return the places of the cells that are counted in parts."""
     passed = max(least, float(scale) * (math.log(1 / (2 * _PASSED)) if mechanism == "laplace" else 3.0))
     places = np.flatnonzero((level.behind - level.first > 1) & (level.counts > passed))
+    # the largest ones, by released counts
     if places.size > _MOST_OPEN:
         places = np.sort(places[np.argsort(-level.counts[places], kind="stable")[:_MOST_OPEN]])
     return np.asarray(places, np.int64)
@@ -389,6 +391,7 @@ def points(units: Units, edges: IntArray) -> FloatArray:
         return values
     low, high = units.values(edges[:-1].astype(np.float64)), units.values(edges[1:].astype(np.float64))
     narrow = (np.diff(edges) == 1) | (high - low <= _NARROW * np.maximum(np.abs(low), np.abs(high)))
+    # a moment has no rounder neighbour
     if units.sort == "temporal":
         narrow = np.diff(edges) == 1
     for place in np.flatnonzero(narrow).tolist():

@@ -212,6 +212,7 @@ def likely(learning: Learning, counts: IntArray) -> FloatArray:
     cells = np.flatnonzero(kept)
     if not cells.size:
         return np.zeros(numbers.size)
+    # between cells with rows there may be others with a few
     kept[cells[0] : cells[-1] + 1] = True
     out = np.where(kept, np.maximum(numbers, 0.0), 0.0)
     limits = np.maximum(numbers, 0.0)
@@ -278,12 +279,14 @@ def chosen(
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
     rows = likely(learning, counts)
+    # where the histogram saw nothing but noise, what was declared stays
     if learning.declared and not _sees_magnitudes(learning, counts):
         return learning.edges[0], learning.edges[-1]
     if not rows.any():
         return covering(learning, counts)
     points, values, masses = _spread(learning, rows)
     most = CUT if learning.declared else None
+    # of a sum alone the larger bound is what noise is in proportion to
     if not span:
         reach = np.unique(np.abs(points))
         reach = reach[reach > 0]
@@ -296,6 +299,7 @@ def chosen(
     positive, negative = points[points >= 0], points[points <= 0]
     if not positive.size or not negative.size:  # all of one sign
         return _one_sided(learning, points, values, masses, noise, degree, groups, most)
+    # of both signs: every pair of ends, of which the one with the least error is taken
     above = _beyond(positive, np.maximum(values, 0), masses, degree)
     below = _beyond(-negative, np.maximum(-values, 0), masses, degree)
     spans = (positive[None, :] - negative[:, None]) ** degree
@@ -380,6 +384,7 @@ def _slope(rows: FloatArray, cell: int) -> float:
     """Return by what the density of the logarithm changes over a cell, by its neighbours' counts."""
     below = rows[cell - 1] if cell > 0 else 0.0
     above = rows[cell + 1] if cell + 1 < rows.size else 0.0
+    # at an end of the rows only one neighbour says something
     if below > 0 and above > 0:
         factor = math.sqrt(above / below)
     else:

@@ -41,6 +41,7 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     try:
         rows = cursor.execute(f"DESCRIBE SELECT {listed} FROM (SELECT {nulls or '1'})").fetchall()  # noqa: S608
     except duckdb.Error as error:
+        # which one is wrong is not in DuckDB's text
         for aggregate in wanted if len(wanted) > 1 else ():
             types_of(cursor, [aggregate], columns)  # raises at the one that is wrong
         advice = f"DuckDB does not accept an aggregate ({first_line(error)})"
