@@ -171,7 +171,9 @@ def _made(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> t
         ctes.append(f"{identifier(name)} AS (SELECT {shown})")
     text = f"WITH {', '.join(ctes)} SELECT * FROM ({after})"  # noqa: S608 -- rendered trees
     # within a call the statement is described once for each shape
-    kinds = ((name, *((key, one.sql_type, one.expression) for key, one in columns.items())) for name, columns in cores.items())
+    kinds = (
+        (name, *((key, column.sql_type, column.expression) for key, column in columns.items())) for name, columns in cores.items()
+    )
     return text, (after, *kinds)
 
 

@@ -178,13 +178,13 @@ def between(shown: Shown) -> list[Ends]:
 
     By the law of the noise where that says it (`dpsql.estimates.certain`), else from draws.
     """
-    estimates, wanted = shown.estimates, shown.wanted
+    estimates, aggregates = shown.estimates, shown.wanted
     # linear ones, means and quantiles have ends by the law of the noise; the others are drawn again with noise
-    exact = [None if aggregate.function in LISTED else estimates.interval(aggregate, shown.confidence) for aggregate in wanted]
-    rough = [i for i, aggregate in enumerate(wanted) if aggregate.function not in LISTED and exact[i] is None]
-    drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough], _values_and_hidden), strict=True))
+    exact = [None if aggregate.function in LISTED else estimates.interval(aggregate, shown.confidence) for aggregate in aggregates]
+    rough = [i for i, aggregate in enumerate(aggregates) if aggregate.function not in LISTED and exact[i] is None]
+    drawn = dict(zip(rough, draws(shown.held, [aggregates[i] for i in rough], _values_and_hidden), strict=True))
     pairs: list[Ends] = []
-    for i, aggregate in enumerate(wanted):
+    for i, aggregate in enumerate(aggregates):
         values, ends_ = drawn.get(i), exact[i]
         if values is not None:
             low, high = middle(values[0], values[0], shown.probabilities)
@@ -229,14 +229,14 @@ def _values_and_hidden(estimates: Estimates, aggregate: Wanted) -> tuple[np.ndar
 
 
 def draws(
-    of: Held, wanted: Sequence[Wanted], read: Callable[[Estimates, Wanted], Sequence[np.ndarray]] = _values,
+    of: Held, aggregates: Sequence[Wanted], read: Callable[[Estimates, Wanted], Sequence[np.ndarray]] = _values,
     groups: BoolArray | None = None, count: int | None = None,
 ) -> list[list[np.ndarray] | None]:
     """Return what is read of each aggregate of each draw, its value alone or other arrays, of shapes (draws, groups, ...).
 
     None for those of listed values. ``groups``: of which alone; ``count``: of draws.
     """
-    if not wanted:
+    if not aggregates:
         return []
     plan, numbers = of.plan, of.numbers
     # the same release has the same intervals each time
@@ -247,7 +247,7 @@ def draws(
     many = DRAWS if count is None else min(count, DRAWS)
     # as many draws together as a block of memory has room for
     at_once = max(1, min(many, _AT_ONCE // size))
-    parts: list[list[Sequence[np.ndarray]]] = [[] for _ in wanted]
+    parts: list[list[Sequence[np.ndarray]]] = [[] for _ in aggregates]
     done = 0
     while done < many:
         together = min(at_once, many - done)
@@ -256,7 +256,7 @@ def draws(
             for block, scale in zip(kept, plan.scales, strict=True)
         ]
         estimates = Estimates(plan, blocks)
-        for i, aggregate in enumerate(wanted):
+        for i, aggregate in enumerate(aggregates):
             if aggregate.function not in LISTED:
                 parts[i].append(read(estimates, aggregate))
         done += together

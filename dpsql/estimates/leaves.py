@@ -145,8 +145,10 @@ def units_of(sql_type: str, lower: float, upper: float, *, whole: bool) -> Units
     if parsed.family == "decimal":
         each = 10**parsed.scale
         first, last = math.ceil(Fraction(lower) * each), math.floor(Fraction(upper) * each)
+        # so few that every unit, and what it stands for, is a double by itself
         if 1 <= last - first < 1 << 51 and max(abs(first), abs(last)) < MOST_UNITS:
             return Units(first / each, 1 / each, last - first + 1, True)
+    # of other numbers a unit is a fixed part of the span
     width = (upper - lower) * 2.0**-_REAL_BITS
     if not width > 0:
         raise ArgumentError("bounds", [lower, upper], "are too near to each other for a number between them")
@@ -292,6 +294,7 @@ def cut(units: Units, levels: Sequence[Level], leaves: int) -> tuple[int, ...]:
     """
     first, behind, masses = _covering(levels)
     total = float(masses.sum())
+    # every cell has an even part beside that of its rows: noise may have hidden some
     weights = (behind - first) / units.count if total <= 0 else (1 - _EVEN) * masses / total + _EVEN / masses.size
     ends = {0, units.count}
     blocks = _blocks(weights, 2.0 / max(leaves - 1, 1))
@@ -324,6 +327,7 @@ def _dealt(weights: Sequence[float], most: Sequence[int], leaves: int) -> list[i
         return np.clip(np.floor(np.minimum(each * shares, 2.0**53)).astype(np.int64), 1, limits)
 
     low, high = 0.0, 1e18
+    # the largest factor for which there are leaves enough, by halving its logarithm
     for _ in range(100):
         middle = math.sqrt(max(low, 1e-3) * high)
         low, high = (middle, high) if dealt(middle).sum() <= leaves else (low, middle)
@@ -362,6 +366,7 @@ def _covering(levels: Sequence[Level]) -> tuple[IntArray, IntArray, FloatArray]:
     for number, level in enumerate(levels):
         if number:
             masses = _shared(level, masses)
+        # a cell that was counted in parts is stood for by these
         closed = np.ones(level.first.size, bool)
         if number + 1 < len(levels):
             closed[levels[number + 1].parent] = False
@@ -391,7 +396,7 @@ def points(units: Units, edges: IntArray) -> FloatArray:
         return values
     low, high = units.values(edges[:-1].astype(np.float64)), units.values(edges[1:].astype(np.float64))
     narrow = (np.diff(edges) == 1) | (high - low <= _NARROW * np.maximum(np.abs(low), np.abs(high)))
-    # a moment has no rounder neighbour
+    # of dates and times only a leaf of one unit has one: none of several is rounder than the others
     if units.sort == "temporal":
         narrow = np.diff(edges) == 1
     for place in np.flatnonzero(narrow).tolist():

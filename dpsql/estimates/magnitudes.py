@@ -172,6 +172,7 @@ def edges_of(sql_type: str, lower: float = -math.inf, upper: float = math.inf, *
         powers = [2.0**k for k in range(_WHOLE + 1)]
         edges = [*(1.0 - p for p in reversed(powers[1:])), 0.0, *powers]
     low, high = max(low, float(lower)), min(high, float(upper))
+    # bounds with nothing between them still need a cell
     if not low < high:
         low, high = (lower, math.nextafter(lower, math.inf)) if math.isfinite(lower) and not whole else (0.0, 1.0)
     return (low, *(edge for edge in edges if low < edge < high), high)
@@ -243,8 +244,10 @@ def _extend(counts: FloatArray, limits: FloatArray, last: int, step: int) -> Non
     before = last - 2 * step
     bend = ratio * counts[before] / counts[last - step] if 0 <= before < counts.size and counts[before] > 0 else 1.0
     for place in range(last + step, last + (_TAIL + 1) * step, step):
+        # a tail falls as fast as before, or ever faster
         ratio *= min(bend, 1.0)
         following = min(expected * ratio, limits[place]) if 0 <= place < counts.size else 0.0
+        # less than a row is none
         if following < _ROW:
             return
         ratio, expected = following / expected, following
@@ -294,6 +297,7 @@ def chosen(
             return _within(learning, 0.0, 0.0)
         bias = _beyond(reach, np.abs(values), masses, degree)
         best = float(reach[int(np.argmin(_error(bias / groups, reach**degree, noise, most)))])
+        # nor do bounds have to reach beyond the rows
         low, high = covering(learning, counts)
         return _within(learning, max(-best, min(low, 0.0)), min(best, max(high, 0.0)))
     positive, negative = points[points >= 0], points[points <= 0]
@@ -362,6 +366,7 @@ def _spread(learning: Learning, rows: FloatArray) -> tuple[FloatArray, FloatArra
         if learning.whole:
             ends = np.unique(np.rint(ends))
         points += ends.tolist()
+        # a cell of one whole number has no width to spread rows over
         if ends.size == 1:
             values.append(float(ends[0]))
             masses.append(float(rows[cell]))

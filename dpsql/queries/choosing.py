@@ -81,14 +81,14 @@ def with_grid(measure: Measure, most: int) -> Measure:
 
 
 def choose(
-    wanted: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
+    aggregates: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
     weights: Mapping[str, float],
 ) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
     """Return the measures, a weight for each of their blocks, and which one chooses groups.
 
     Parameters
     ----------
-    wanted : sequence of Wanted
+    aggregates : sequence of Wanted
     arguments : mapping
         What is known of each argument, by position.
     groups : int
@@ -102,13 +102,13 @@ def choose(
     """
     chosen: list[Measure] = []
     shares: list[float] = []
-    sums = _moments(wanted, arguments)
+    sums = _moments(aggregates, arguments)
     # sums first: they may hold the counts that are asked for as well
     for measure, users in sums:
         chosen.append(measure)
         shares.append(max(weights.get(user.text, 1.0) for user in users))
     select: int | None = None
-    by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
+    by_units = [w for w in aggregates if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
     # numbers of units, and the one that private groups are chosen by, which has no condition
     for condition in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
         users = [w for w in by_units if w.condition == condition]
@@ -120,7 +120,7 @@ def choose(
         chosen.append(Measure("units", filter=condition, nulls=not distinct))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     # the rest, each where nothing before gives it
-    for aggregate in wanted:
+    for aggregate in aggregates:
         further = _other(aggregate, arguments, groups)
         if further is None or further in chosen or gives_count(aggregate, chosen, one_row=one_row):
             continue
@@ -152,13 +152,13 @@ def counts(aggregate: Wanted, measure: Measure, *, one_row: bool) -> bool:
     return measure.kind == "count" and measure.filter == aggregate.there
 
 
-def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
+def _moments(aggregates: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
     """Return the vectors of sums, and which aggregates use each."""
     users: dict[tuple[tuple[int, ...], int | None], list[Wanted]] = {}
-    for aggregate in wanted:
+    for aggregate in aggregates:
         if aggregate.function in FIRST | SECOND | PAIRS:
             users.setdefault((aggregate.arguments, aggregate.condition), []).append(aggregate)
-    rows = {aggregate.condition for aggregate in wanted if aggregate.function == "count" and aggregate.there is None}
+    rows = {aggregate.condition for aggregate in aggregates if aggregate.function == "count" and aggregate.there is None}
     vectors = []
     # aggregates of the same arguments under the same filter are read off one vector
     for (places, condition), those in users.items():
@@ -166,7 +166,7 @@ def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> lis
         functions = {aggregate.function for aggregate in those}
         degree = 1 if functions.isdisjoint(SQUARED) else 2
         with_rows = condition in rows
-        alike = [aggregate for aggregate in wanted if aggregate.arguments == places and aggregate.condition == condition]
+        alike = [aggregate for aggregate in aggregates if aggregate.arguments == places and aggregate.condition == condition]
         with_values = any(aggregate.there is not None for aggregate in alike)
         lone = functions == {"sum"} and not with_rows and not with_values
         # a sum alone needs no count beside it: one counter has all of its loss
