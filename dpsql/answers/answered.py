@@ -101,6 +101,7 @@ def _over_nothing(
     outer, denominators = _joint(read)
     derived = intervals.add(outer, read) if ends else {}
     empty = {}
+    # every column that the outer statement may name, of the types that it will have
     for (core, sets), protected in zip(read.asked, sources, strict=True):
         types = _types(context, core, sets, protected)
         names = [*(_ends(core) if ends else ()), *derived, *(f"{DENOMINATOR}{i}" for i in denominators[core.name])]
@@ -120,6 +121,7 @@ def _wants_no_row(read: Read) -> bool:
         return True
     if _is_never(outer.args.get("where")):
         return True
+    # without keys an aggregate has a row even of nothing
     return all(core.keys and _is_never(core.rows.args.get("where")) for core, _ in read.asked) and not outer.find(exp.SetOperation)
 
 
@@ -168,7 +170,10 @@ def _made(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> t
         shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
         ctes.append(f"{identifier(name)} AS (SELECT {shown})")
     text = f"WITH {', '.join(ctes)} SELECT * FROM ({after})"  # noqa: S608 -- rendered trees
-    kinds = ((name, *((key, one.sql_type, one.expression) for key, one in columns.items())) for name, columns in cores.items())
+    # within a call the statement is described once for each shape
+    kinds = (
+        (name, *((key, column.sql_type, column.expression) for key, column in columns.items())) for name, columns in cores.items()
+    )
     return text, (after, *kinds)
 
 
@@ -179,6 +184,7 @@ def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Seque
         types = {column.name: column.sql_type for column in source.source.columns}
         key_types.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(question.places)})
     columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
+    # DuckDB is asked once for the types of the same aggregates over the same columns
     place = ("types", tuple(map(repr, sets[0].wanted)), columns)
     if place not in context.known:
         context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
@@ -205,16 +211,19 @@ def _columns(
         factors = [cells.factor(aggregate, part.protected, types[f"a{i}"]) for i, aggregate in enumerate(part.asked.wanted)]
         estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
         count = len(numbers.groups)
+        # k: the key, g: whether the grouping set leaves it out, as GROUPING() says
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
             texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in numbers.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
         for i, aggregate in enumerate(aggregates):
             texts[f"a{i}"] += value_texts(estimates, aggregate, types[f"a{i}"], factors[i], cut=read.call.cut)
+        # a denominator is made of the number that is shown, so that a quotient agrees with what stands beside it
         for i in denominators:
             as_shown = [math.nan if text is None else float(text) for text in texts[f"a{i}"][-count:]] if count else []
             divisor = estimates.denominator(aggregates[i], np.asarray(as_shown))
             texts[f"{DENOMINATOR}{i}"] += [cell_text(float(v), "DOUBLE") for v in divisor]
+        # a relation has to have a column
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
         if read.call.confidence is not None:
@@ -222,6 +231,7 @@ def _columns(
             sides = intervals.ends(context, part, shown, derived)
             for name, values in sides.items():
                 texts[name] += values
+    # ends of intervals and denominators have types that follow from those of the aggregates
     kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}
     return {name: _column(kinds[name], values) for name, values in texts.items()}
 
@@ -241,6 +251,7 @@ def translated(asked: Asked, stored_question: Mapping[str, Any]) -> list[Wanted]
     An argument that is only counted has a position there if something else was asked of it: its number may be among what that gave.
     """
     arguments, conditions = list(stored_question["arguments"]), list(stored_question["conditions"])
+    # which argument a stored count is of is in its text alone
     known = stored.wanted(stored_question) if "aggregates" in stored_question else []
     counted = {bought.text: bought.arguments for bought in known if bought.function == "count"}
 
@@ -268,6 +279,7 @@ def value_texts(estimates: Estimates, aggregate: Wanted, sql_type: str, factor: 
     value = estimates.value(aggregate)
     if aggregate.function in LISTED:
         return listed_texts(estimates, aggregate, value, sql_type)
+    # `cut` is for single numbers: cut ones no longer add up
     value = (np.clip(value, *_possible(estimates, aggregate)) if cut else value) * factor
     if aggregate.listed:
         inner = sql_type.removesuffix("[]")
@@ -293,10 +305,12 @@ def listed_texts(estimates: Estimates, aggregate: Wanted, counters: np.ndarray, 
     numbers = listed.histogram(measure, counters)
     if aggregate.function in DISTINCT:
         return [cell_text(value, sql_type) for value in distinct.numbers(aggregate.function, estimates, place, counters)]
+    # a value that no row is left of is not in a histogram
     if aggregate.function == "histogram":
         return [
             "[" + ", ".join(_pair(v, n) for v, n in zip(measure.values, row, strict=True) if n > 0) + "]" for row in numbers
         ]
+    # bool_or is true where 'true' occurs, bool_and where 'false' does not
     shown = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
     place_of_label = measure.values.index("true" if aggregate.function == "bool_or" else "false")
     answer = shown[:, place_of_label] if aggregate.function == "bool_or" else ~shown[:, place_of_label]
@@ -334,6 +348,7 @@ def _check_functions(context: Context, outer: exp.Expression, parsed: Callable[[
             advice = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
             raise UnsupportedQuery(f"{name}()", advice)
 
+    # DuckDB's own parser says which functions it would call: operators and casts are functions too
     names = {str(node["function_name"]) for node in nodes(parsed(render(outer))) if node.get("function_name")}
     changed = catalog_of(context).changed_function(names | _OF_ANSWERS)
     if changed is not None:

@@ -87,6 +87,7 @@ def ledger(context: Context, call: LedgerCall) -> str:
         with reading(f"database {book.database}" if key is None else key):
             fetched = book.cursor.execute(query, [key, key, context.analyst is None, context.user]).fetchall()
         granted = _granted(context, book)
+        # of a table that she has a grant of, an analyst sees her own entries
         rows += [row for row in fetched if str(row[0]) not in granted]
         for grant in _held(granted, key):
             rows += map(_texts, hers.entries(Ledger(book, grant.source, context.user), grant, LEDGER_COLUMNS))
@@ -160,6 +161,7 @@ def _budget_row(books: Ledger, *, shown: bool) -> tuple[Any, ...]:
         state = remaining(protection.budget, charges) if protection is not None else None
         used = min(1.0, at_most(share_used(protection.budget, charges))) if protection is not None else None
         granted = _shares(books, protection) if shown and protection is not None else []
+    # books that cannot be read have a row all the same: it says what is wrong
     if protection is None or state is None or used is None:
         nothing = dict.fromkeys(BUDGET_COLUMNS)
         return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition, "duckdb": described()}.values())
@@ -193,6 +195,7 @@ def releases(context: Context, call: ReleasesCall) -> str:
         with reading(f"database {book.database}" if key is None else key):
             fetched = book.cursor.execute(query, [key, key]).fetchall()
         granted, links = _granted(context, book), _links(book)
+        # each source's chain and entries are read once, not once for each release
         ledgers = {source: Ledger(book, source, context.user) for source in {*granted, *(str(row[1]) for row in fetched)}}
         intact = {source: ledgers[source].chain_holds() for source in {str(row[1]) for row in fetched}}
         entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
@@ -205,6 +208,7 @@ def releases(context: Context, call: ReleasesCall) -> str:
             warning = [] if intact.get(source, True) else ["the ledger was edited: its chain of hashes does not hold"]
             whole = str(row[3]) in links  # a linked table as it is
             rows.append((*row, None if whole else _filters(str(row[3]), source), [*notes, *warning]))
+    # losses are rounded up, as everywhere
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
     return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)
@@ -230,6 +234,7 @@ def _filters(query: str, source: str) -> str | None:
         conditions = [clause.this for clause in sqlglot.parse_one(query, read="duckdb").find_all(exp.Where)]
     except sqlglot.errors.SqlglotError:  # a book that was edited
         return None
+    # readable: names are quoted only where they have to be
     for part in conditions:
         for name in part.find_all(exp.Identifier):
             name.set("quoted", not name.name.isidentifier())

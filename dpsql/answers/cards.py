@@ -81,6 +81,7 @@ def html_of(relation: duckdb.DuckDBPyRelation) -> str | None:
     columns = set(relation.columns)
     if columns == _EXPLAINED:
         return _card(_explained(relation.fetchall()), more=False)
+    # a relation is known by its columns: a user may have selected more of them
     for needed, card in ((_BUDGET, _budget), (_LEDGER, _ledger), (_PLAN, _plan), (_RELEASES, _releases)):
         if needed <= columns:
             rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.limit(_MOST_ROWS + 1).fetchall()]
@@ -166,6 +167,7 @@ def _answered(
         shown.append(cells)
     numeric = [i for i, name in enumerate(head) if any(isinstance(row[places[name]], (int, float)) for row in rows)]
     sentences: dict[str, None] = {}
+    # each sentence once, whichever releases it is true of
     for release in releases:
         with suppress(duckdb.Error):  # of a database that is no longer in use here
             explained = con.cursor().execute("FROM dp_explain(?)", [release]).fetchall()

@@ -102,6 +102,7 @@ def combine(estimates: Iterable[float], variances: Iterable[float], level: float
         raise ArgumentError("variances", float(spread.min()), "a variance is at least 0; give the squared standard error")
     sets = len(points)
     estimate, within = math.fsum(points) / sets, math.fsum(spread) / sets
+    # of equal numbers numpy's variance is not always 0
     between = float(np.var(points, ddof=1)) if np.ptp(points) > 0 else 0.0
     variance = between / sets + within
     df = degrees_of_freedom(between, within, sets)

@@ -30,6 +30,7 @@ def dummy(context: Context, call: DummyCall) -> str:
     whose = making.units(call.rows, protected.protection.max_contributions, call.seed)
     kept = {name: f"c{place}" for place, name in enumerate(domain.names)}
     columns, texts, selected = dict.fromkeys(kept.values(), "VARCHAR"), rows, []
+    # a column without a domain is NULL, but for the unit's, which has made-up persons
     for column in protected.source.columns:
         packed_name = kept.get(column.name)
         if packed_name is None and protected.is_unit(column):

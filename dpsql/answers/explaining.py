@@ -67,6 +67,7 @@ def rows(context: Context, release: Release) -> list[tuple[str, str]]:
     lines += _groups(query)
     bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
     lines += [("rows", text) for text in bounded]
+    # the tables may be gone since; what the manifest says is then all that is known
     read = source(context, release)
     lines += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
     if read is not None:
@@ -94,6 +95,7 @@ def _share(context: Context, release: Release, query: QueryPlan) -> list[tuple[s
     most, manifest = query.max_rows, release.manifest
     if not query.unit or most is None or manifest.get("linked"):
         return []
+    # the histogram may have been bought in another database than the one in use
     for database in context.databases():
         known = kept.estimate(context, database, str(manifest["source"]), str(manifest["source"]), most)
         if known is not None:
@@ -112,6 +114,7 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
 
 def _estimates(query: QueryPlan) -> list[str]:
     """Return what to know of aggregates that are not what their name says without privacy."""
+    # the text of an aggregate begins with its name
     asked = {text.partition("(")[0] for text in query.asked}
     lines = []
     if asked & EXTREMES:

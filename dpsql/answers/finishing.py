@@ -62,6 +62,7 @@ def finish(context: Context, text: str, sql: str, shape: object = None) -> str:
     try:
         columns = columns_of(context, text, shape)
         listed = ", ".join(_text_of(place, kind) for place, (_, kind) in enumerate(columns, 1))
+        # an analyst's answer is bounded: one row more tells that there are more
         few = "" if context.analyst is None else f" LIMIT {MOST_ROWS + 1}"
         rows = cursor.execute(f"SELECT {listed} FROM ({text}){few}").fetchall()  # noqa: S608 -- checked and rendered
     except duckdb.InterruptException:
@@ -75,6 +76,7 @@ def finish(context: Context, text: str, sql: str, shape: object = None) -> str:
     if few and len(rows) > MOST_ROWS:
         told = f"the answer is too large: at most {MOST_ROWS:,} rows. What was bought is kept; ask for less"
         raise ArgumentError("sql", sql[:80], told)
+    # without rows the types still have to be there
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns)
         return f"(SELECT {nulls} LIMIT 0)"

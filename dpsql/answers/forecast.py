@@ -72,6 +72,7 @@ def plan(context: Context, call: PlanCall) -> str:
     if isinstance(asked, ContributionsCall) and asked.per is not None:
         asked = at_level(context, asked)
         protected = resolve(context, asked.source, local=asked.local)
+    # of numbers and dates bounds are bought, no list of values
     if isinstance(asked, DiscoverCall) and sqltypes.parse(protected.column(asked.column).sql_type).family in _BOUNDED:
         asked = BoundsCall(asked.source, asked.column, asked.epsilon, asked.delta, asked.release)
     if asked.columns is not None:
@@ -84,11 +85,13 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     operation = asked.operation
     use = uses.asked(context, protected, asked)
     name = use.release
+    # what somebody else has bought is no purchase of hers
     purchase = protected.ledger.purchase(name) if use.hers else None
     if purchase is None:
         uses.check(context, protected, asked)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
+    # planned as the call would be, with nothing charged and no row read
     requested = request(context, protected, asked)
     differing = [] if purchase is None else asked.differing(purchase.parameters)
     bought = purchase is not None and not differing
@@ -98,10 +101,12 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         stored = planned(purchase.plan, name)
         of_then = stored.to_json() != requested.plan.to_json()
         requested = dataclasses.replace(requested, plan=stored)
+    # a question may be answered by another release, under another name
     stored_answer = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
     if stored_answer is not None:
         bought, name = True, stored_answer[0].release
     unasked = [] if bought else _bound(context, protected, requested.plan)
+    # what the budget will have left; what is bought already costs nothing
     (budget, charges), charge = uses.limit(protected), requested.calibration.charge
     affordable = bought or uses.affordable(protected, charge)
     after = remaining(budget, charges if bought or not affordable else charges_of(charges).plus([charge]))
@@ -109,6 +114,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
     by_number = _by_contributions(context, protected, asked, requested.plan)
     rules = ruled.effects(context.cursor, requested.plan)
     capped = not isinstance(asked, LevelCall) and (not of_then or requested.plan.query is not None)
+    # from here on it is shown, losses rounded up and what is left rounded down
     order = asked_order(call.columns, requested.plan.domain.names)
     shown: dict[str, Any] = {
         "measures": measures(requested.plan, order, protected.protection.privacy_unit),
@@ -191,10 +197,12 @@ def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
         return f"combinations of up to {longest} values of {len(names)} columns"
     if len(plan.cliques) == 1 and not plan.coarse and len(plan.cliques[0]) == len(names) <= _MOST_NAMED:
         return f"{' × '.join(names)} ({plan.cells:,} cells)"
+    # many columns are counted, and not named
     few = f" of {', '.join(names)}" if len(names) <= _MOST_NAMED else f" of {len(names)} columns"
     parts = []
     if pairs := _pairs(plan):
         parts = [f"{len(names):,} one-way tables", f"{pairs:,} pairwise Kendall tau{'' if pairs == 1 else 's'}"]
+    # tables by their order; under a method of pairs the two lines above say all
     for places, attributes in sorted(plan.orders, key=lambda ordered: ordered[1].shape[1]) if not pairs else ():
         k = attributes.shape[1]
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
@@ -222,6 +230,7 @@ def _by_contributions(
     if scale is not None and methods.measures_tables(methods.of(plan.method)):  # sensitivities, and so scales, are in proportion
         return {most: scale / protection.max_contributions * most for most in offered}
     scales: dict[int, float | None] = {}
+    # the scale is not in proportion here: each bound is planned by itself
     for most in offered:
         rebounded = dataclasses.replace(protected, protection=dataclasses.replace(protection, max_contributions=most))
         with suppress(DpsqlError):  # a method may not hold under it, or its noise pass the largest scale
@@ -242,6 +251,7 @@ def _notes(protected: ProtectedSource, requested: Request, affordable: bool, row
     if not affordable:
         whose = "the budget" if protected.ledger.limit() is None else "your grant, or the budget of the table,"
         notes.append(f"{whose} does not cover this call")
+    # from here on: what would stand in the way of the call itself
     large = too_large(requested.plan, rows)
     if large is not None:
         notes.append(f"this call would be refused: it {large}")
@@ -291,6 +301,7 @@ def _taken(requested: Request, purchase: Purchase | None, differing: list[str]) 
         return [f"a release of this name was bought with {listed}: this call would fail; say release := 'another name'"]
     if purchase.status == "failed":
         return [str(failure(purchase))]
+    # the same name and parameters: what is given back is the release as it was bought
     stored = planned(purchase.plan, purchase.release)
     if stored.linked != requested.plan.linked:
         return ["links or domains were declared since: the call gives back the stored release, of the tables of then"]
@@ -348,6 +359,7 @@ def expected_error(plan: Plan, k: int) -> float | None:
     places, attributes = wide[0]
     runs = [expected_absolute_error(plan.mechanism, scale) for scale, _ in plan.scale_runs]
     errors = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
+    # a k-way count is read off a wider table: it is a sum over the cells of that one's smallest columns
     summed = np.sort(np.asarray(plan.domain.sizes)[attributes], axis=1)[:, : attributes.shape[1] - k].prod(axis=1, dtype=np.float64)
     return math.fsum((errors * np.sqrt(summed)).tolist()) / places.size
 

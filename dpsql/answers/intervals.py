@@ -86,6 +86,7 @@ def _chain(outer: exp.Expression) -> list[exp.Select]:
         inner = clause.this if clause is not None else None
         if isinstance(inner, exp.Table) and inner.name.startswith(CORE):
             return selects
+        # what is grouped anew is made of several numbers, not handed on
         if node.args.get("group") or node.args.get("laterals"):
             return []
         if isinstance(inner, exp.Subquery):
@@ -177,12 +178,13 @@ def between(shown: Shown) -> list[Ends]:
 
     By the law of the noise where that says it (`dpsql.estimates.certain`), else from draws.
     """
-    estimates, wanted = shown.estimates, shown.wanted
-    exact = [None if aggregate.function in LISTED else estimates.interval(aggregate, shown.confidence) for aggregate in wanted]
-    rough = [i for i, aggregate in enumerate(wanted) if aggregate.function not in LISTED and exact[i] is None]
-    drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough], _values_and_hidden), strict=True))
+    estimates, aggregates = shown.estimates, shown.wanted
+    # linear ones, means and quantiles have ends by the law of the noise; the others are drawn again with noise
+    exact = [None if aggregate.function in LISTED else estimates.interval(aggregate, shown.confidence) for aggregate in aggregates]
+    rough = [i for i, aggregate in enumerate(aggregates) if aggregate.function not in LISTED and exact[i] is None]
+    drawn = dict(zip(rough, draws(shown.held, [aggregates[i] for i in rough], _values_and_hidden), strict=True))
     pairs: list[Ends] = []
-    for i, aggregate in enumerate(wanted):
+    for i, aggregate in enumerate(aggregates):
         values, ends_ = drawn.get(i), exact[i]
         if values is not None:
             low, high = middle(values[0], values[0], shown.probabilities)
@@ -195,12 +197,14 @@ def between(shown: Shown) -> list[Ends]:
         if values is not None and farthest is not None:  # all that there is, where noise hides a variance in too many draws
             unknown = values[1].mean(axis=0) > shown.probabilities[0]
             low, high = np.where(unknown, farthest[0], low), np.where(unknown, farthest[1], high)
+        # where a group has rows enough, draws of the tree are nearer than what is certain of it
         crowded = estimates.crowded(aggregate)
         if crowded is not None and crowded.any():
             [some] = draws(shown.held, [aggregate], Estimates.ends, crowded, _TREES)
             if some is not None:
                 low, high = low.copy(), high.copy()
                 low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
+        # an interval has its own number inside
         value = estimates.value(aggregate).reshape(low.shape)
         null = np.isnan(value)
         if aggregate.function in EXTREMES:
@@ -225,23 +229,25 @@ def _values_and_hidden(estimates: Estimates, aggregate: Wanted) -> tuple[np.ndar
 
 
 def draws(
-    of: Held, wanted: Sequence[Wanted], read: Callable[[Estimates, Wanted], Sequence[np.ndarray]] = _values,
+    of: Held, aggregates: Sequence[Wanted], read: Callable[[Estimates, Wanted], Sequence[np.ndarray]] = _values,
     groups: BoolArray | None = None, count: int | None = None,
 ) -> list[list[np.ndarray] | None]:
     """Return what is read of each aggregate of each draw, its value alone or other arrays, of shapes (draws, groups, ...).
 
     None for those of listed values. ``groups``: of which alone; ``count``: of draws.
     """
-    if not wanted:
+    if not aggregates:
         return []
     plan, numbers = of.plan, of.numbers
+    # the same release has the same intervals each time
     seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
     kept = numbers.blocks if groups is None else [block[groups] for block in numbers.blocks]
     size = max(1, sum(block.size for block in kept))
     many = DRAWS if count is None else min(count, DRAWS)
+    # as many draws together as a block of memory has room for
     at_once = max(1, min(many, _AT_ONCE // size))
-    parts: list[list[Sequence[np.ndarray]]] = [[] for _ in wanted]
+    parts: list[list[Sequence[np.ndarray]]] = [[] for _ in aggregates]
     done = 0
     while done < many:
         together = min(at_once, many - done)
@@ -250,7 +256,7 @@ def draws(
             for block, scale in zip(kept, plan.scales, strict=True)
         ]
         estimates = Estimates(plan, blocks)
-        for i, aggregate in enumerate(wanted):
+        for i, aggregate in enumerate(aggregates):
             if aggregate.function not in LISTED:
                 parts[i].append(read(estimates, aggregate))
         done += together
@@ -311,6 +317,7 @@ def _derived(
     single: dict[int, dict[str, exp.Expression]] = {}
     several: dict[str, exp.Expression] = {}
     for column, expression in derived.items():
+        # a quotient of two linear numbers has ends of its own, as a share has
         exact = _quotient(shown, expression)
         if exact is not None:
             out[column] = [cell_text(float(v), "DOUBLE") for v in exact[column.endswith("_high")]]
@@ -318,6 +325,7 @@ def _derived(
         places = {int(c.name[1:]) for c in expression.find_all(exp.Column) if c.name[:1] in ("a", DENOMINATOR)}
         place = min(places)
         low, high = sides[place]
+        # of one number: the extremes of the expression over the interval; of several: quantiles over the draws
         if len(places) == 1 and low is not None and low.ndim == 1:
             single.setdefault(place, {})[column] = expression
         else:
@@ -366,8 +374,10 @@ def _computed(
         frame[f"a{i}"] = drawn.reshape(-1)
         if shown.wanted[i].function in LINEAR:
             frame[f"{DENOMINATOR}{i}"] = shown.estimates.denominator(shown.wanted[i], drawn).reshape(-1)
+    # an expression may name keys, and which of them are left out
     for place, key in enumerate(part.asked.places):
         frame[f"k{key}"] = pd.Series([keys[place] for keys in numbers.groups] * times, dtype=object)
+    # NaN stands for NULL in the arrays, and for itself in DuckDB
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
         else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] in ("a", DENOMINATOR)
@@ -386,6 +396,7 @@ def _computed(
     context.cursor.register(name, pd.DataFrame(frame))
     try:
         draws_ = f"SELECT {casts} FROM {name}"  # noqa: S608 -- generated
+        # one statement for all; where DuckDB refuses it, each by itself, so that one bad expression costs only its own
         together = _quantiles(context, draws_, asked)
         for column, text in asked.items() if together is None else ():
             out |= _quantiles(context, draws_, {column: text}) or {}

@@ -101,6 +101,7 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     if bought.plan.units:
         return f"counts are of units ({unit}), each once, by their number of rows"
     words = unit_rows.capped(unit, most)
+    # of a level, rows of `per` are bounded, not rows of the source
     if manifest["operation"] == "contributions":
         return f"counts are of rows of {manifest['parameters']['per']}, at most {most} of each {unit}, by their number of rows"
     if words is None:

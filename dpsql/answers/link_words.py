@@ -25,6 +25,7 @@ def notes(protected: ProtectedSource, purchase: Purchase | None = None) -> list[
         return []
     hops = {hop.child: hop for lineage in protected.lineages for hop in lineage.hops}
     today, then = dict(hops), {} if purchase is None else protected.ledger.links_of(purchase.release)
+    # a release is of the links that were in force when it was bought
     for child, hop in today.items():
         link = then.get(key_of(child))
         if link is not None:

@@ -162,6 +162,7 @@ def compared(linked: LinkedPlan) -> list[int]:
     seen: dict[tuple[str, int], int] = {}
     for place, block in enumerate(linked.blocks):
         key = (block.kind, (block.right or block.left)[0])
+        # pairs are compared up to a number for each kind and table
         seen[key] = seen.get(key, 0) + 1
         if block.right is None or (seen[key] <= MOST_COMPARED and linked.lengths[place] <= dependence.LARGE):
             places.append(place)

@@ -51,6 +51,7 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     if not query.public:
         units = "rows" if unit is None else f"{unit}s" if unit.isalpha() and not unit.endswith("s") else "units"
         least = f", and never one with fewer than {query.min_units:,} {units}" if (query.min_units or 1) > 1 else ""
+        # the threshold is of the units above those that a group has to have
         reached = (query.threshold or 0) + (query.min_units or 1) - 1
         sentences.append(
             f"a group is released where its noisy number of {units} is at least {reached:,}{least}; that fails to hide a group of "
@@ -111,6 +112,7 @@ def ends(variable: Variable, texts: Texts) -> tuple[str, str]:
 
 def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     rows = sigma / measure.grid
+    # the bounds are not known before they are bought, so the noise is said in multiples of them
     if any(variable.learned is not None for variable in measure.variables):
         if measure.kind == "tree":
             trees = _count(len(measure.levels), "histogram")

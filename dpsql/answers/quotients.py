@@ -33,11 +33,13 @@ def joint(outer: exp.Expression, cores: Iterable[Core]) -> tuple[exp.Expression,
     known: Mapping[str, Core] = {core.name: core for core in cores}
     tree = outer.copy()
     direct: dict[int, Core] = {}
+    # the SELECTs that read a core themselves
     for select in tree.find_all(exp.Select):
         name = _relation(select)
         if isinstance(name, exp.Table) and name.name.startswith(CORE) and name.name in known:
             direct[id(select)] = core = known[name.name]
             denominators[core.name] |= _quotients(select, core, {f"a{i}": i for i in range(len(core.aggregates))}, DENOMINATOR)
+    # then those around them, to which the denominator is handed on as a column nobody sees
     for select in list(tree.find_all(exp.Select)):
         inner = None if id(select) in direct else _read(select, tree)
         if inner is None or id(inner) not in direct:
@@ -64,11 +66,13 @@ def _read(select: exp.Select, tree: exp.Expression) -> exp.Select | None:
     if isinstance(relation, exp.Subquery):
         inner, alias = relation.this, relation.args.get("alias")
     elif isinstance(relation, exp.Table) and not relation.db:
+        # of two CTEs with one name it is not clear which one is read
         ctes = [cte for cte in tree.find_all(exp.CTE) if fold(cte.alias) == fold(relation.name)]
         if len(ctes) != 1:
             return None
         inner, alias = ctes[0].this, ctes[0].args.get("alias")
         uses = [table for table in tree.find_all(exp.Table) if not table.db and fold(table.name) == fold(relation.name)]
+        # every reader would get the column: a star of any of them would show it
         readers = [reader for table in uses if (reader := table.parent_select) is not None]
         if len(readers) < len(uses):
             return None
@@ -96,6 +100,7 @@ def _quotients(select: exp.Select, core: Core, places: Mapping[str, int], prefix
     ``places``: names of columns -> the aggregates that they are.
     """
     denominators = set()
+    # listed before: the tree is changed on the way
     for node in [node for node in select.find_all(exp.Div) if node.parent_select is select]:
         column = _denominator(node.expression)
         place = None if column is None or _of_group(node, select) else places.get(fold(column.name))
@@ -137,6 +142,7 @@ def parted(node: exp.Expression) -> tuple[float, int, int, bool] | None:
     if not isinstance(node, exp.Div) or not isinstance(node.expression, exp.Column) or node.expression.name[:1] != DENOMINATOR:
         return None
     under, over = int(node.expression.name[1:]), node.this
+    # 100.0 * a / b: the constant factors come out
     while isinstance(over, exp.Paren | exp.Mul):
         if isinstance(over, exp.Paren):
             over = over.this
@@ -145,6 +151,7 @@ def parted(node: exp.Expression) -> tuple[float, int, int, bool] | None:
         if not isinstance(number, exp.Literal) or number.is_string:
             return None
         times, over = times * float(number.name), operand
+    # `joint` has put a part between none and all of the rows
     share = isinstance(over, exp.Anonymous) and str(over.this) == "least"
     if share:
         over = over.expressions[0].expressions[0]

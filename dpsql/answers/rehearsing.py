@@ -63,6 +63,7 @@ def rehearse(
         [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
         for calls, each in zip(purchases, sources, strict=True)
     ]
+    # by its plans, other rows of the same shape were rehearsed already
     shape = _mark(context, read, purchases, sources, plans) if mark else ""
     if shape in done:
         done[mark] = None
@@ -72,6 +73,7 @@ def rehearse(
             [_part(context, *triple) for triple in zip(sources_, calls, plans_, strict=True)]
             for sources_, calls, plans_ in zip(sources, purchases, plans, strict=True)
         ]
+        # with every group, and with none: both can happen
         answered.rehearse(context, read, cores)
         answered.rehearse(context, read, [[_empty(part) for part in parts] for parts in cores])
     except (duckdb.InterruptException, interruption.Stopped, ArgumentError):  # the last says what to ask instead
@@ -134,9 +136,11 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     carried = [(name, "INTEGER") for name in (source.unit, source.row) if name is not None]
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
     rehearsed = replace(protected, source=source.over(sql))
+    # what is rehearsed is whether each type and function can be computed, for which few groups do
     plan = _smaller(plan)
     reader = DuckReader(context.cursor)  # made-up rows are here, wherever the others are
     with before(reader, rehearsed, _of(plan)) as early:
+        # the same order as in `kinds.query.measure`: learn, count, draw noise, pick
         charged, first = plan, learned(plan, early)
         plan = resolved(charged, first)
         exact = counted(reader, rehearsed, _of(plan), early)

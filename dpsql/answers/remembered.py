@@ -105,6 +105,7 @@ def remember(
     """
     catalog, parts = catalog_of(context), list(made_of)
     named = catalog.looked_up()
+    # an answer is remembered where all that it depends on can be looked at again
     tables = {(row[0], row[1], row[2]) for rows in named.values() for row in rows if row[3] == "table"}
     own = {(source.source.table.database, source.source.table.schema, source.source.table.name) for source, _ in parts}
     texts = [asked, *(str(row[4]) for rows in named.values() for row in rows)]

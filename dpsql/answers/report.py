@@ -106,21 +106,25 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
     measured = report_figures.measured(plan, statistics)
     count = len(domain.attributes) if 0 not in domain.sizes else 0
     with progress.stage("dependence"):
+        # all columns are measured, and the most dependent ones are shown
         strengths = dependence.released_strengths(measured, count)
         mapped = dependence.most_dependent(strengths, count, MOST_MAPPED)
         charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
     pairs = report_maps.pairs(domain, mapped)
     drawn = report_figures.synthetic(context, bought, domain, pairs, progress)
+    # fine histograms of what is charted: values inside the bins
     parts = {i: fine.cuts(domain.attributes[i]) for i in charted if drawn is not None}
     cut = {i: some for i, some in parts.items() if some is not None}
     inside = report_figures.fine_counts(context, bought, drawn, cut)
     books, entries = _books(context, bought)
+    # the one part that reads the protected rows again, on the custodian's word
     raw = None
     if compare:
         with progress.stage("compare"):
             home = books.books.database if books else context.database
             some = {i: cut[i] for i in inside}
             raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path, some)
+    # from here on it is put together
     released = report_figures.released_one_way(plan, statistics, measured) if count else []
     kept: dict[Clique, Any] = {} if drawn is None else dict(drawn.counts)
     columns = [

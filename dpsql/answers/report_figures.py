@@ -109,6 +109,7 @@ def _single_values(plan: Plan, statistics: Statistics) -> list[OneWay | None]:
     combinations = method.tuples(plan.domain, plan.options)
     index = tuple_index(combinations.sizes, combinations.length)
     keys, counts = method.aggregates(statistics, plan.options)
+    # keys are in order of levels: these are the single values
     first, behind = np.searchsorted(keys, index.level_keys(1))
     attributes = index.attributes(keys[first:behind], 1)[:, 0]
     columns = index.columns_of_attributes[attributes]
@@ -272,6 +273,7 @@ def listings(context: Context, bought: Release, statistics: Statistics) -> list[
         return [Listing(title, ["value", "n (noisy)"], values, (1,), note)]
     if not plan.sparse:
         return []
+    # the largest combinations of each length, by the released counts
     relation = parquet(drawing.reported(context, bought))
     query = f"""
         SELECT len(columns) AS k, columns, "values", n, count(*) OVER (PARTITION BY len(columns)) AS of_all FROM {relation}

@@ -200,6 +200,7 @@ def _fan_out(linked_figures: LinkedFigures, child: int) -> Column:
     above = linked.tables[child].parent or 0
     measure = linked_figures.find("one", (above, linked.shape.fan_out(child)))
     most = linked.tables[child].most
+    # no children has a bar of its own, however many there may be
     step = math.ceil((most + 1) / _BARS) if most >= _BARS else 1
     starts = [0, *range(1, most + 1, step)]
     labels = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, [*(s - 1 for s in starts[1:]), most], strict=True)]
@@ -258,6 +259,7 @@ def _means(linked_figures: LinkedFigures, child: int) -> Listing | None:
     rows: list[tuple[str, ...]] = []
     for i, measure in ranked[:_MEANS]:
         shown = figures.grouping(domain.attributes[i], measure.table.sum(1), _VALUES)
+        # rare values together, as in the charts
         for label, codes in zip(shown.labels, shown.codes, strict=True):
             mean, width = _ratio(measure.table[codes].sum(0), linked_figures.deviation_of_table(measure) * math.sqrt(len(codes)))
             drawn = None if measure.drawn is None else _ratio(measure.drawn[codes].sum(0), 0.0)[0]
@@ -285,6 +287,7 @@ def _pairs(linked_figures: LinkedFigures, title: str, kind: str, child: int) -> 
         return None
     strengths = [linked_figures.strength(measure) for measure in some]
     low, high = dependence.bands([released for released, _ in strengths])
+    # what noise may have made alone comes last
     order = sorted(range(len(some)), key=lambda i: -strengths[i][0].value if strengths[i][0].told_apart else 0.0)
     rows = []
     for i in order[:_PAIRS]:

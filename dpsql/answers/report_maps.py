@@ -42,6 +42,7 @@ def maps(
     synthetic = None if drawn is None else plain(drawn)
     if len(mapped) < 2 or (released is None and synthetic is None):
         return None
+    # without noise there is no band
     low, high = dependence.band_matrices(strengths, mapped) if strengths and any(noise.values()) else (None, None)
     return Maps(
         [names[i] for i in mapped], released, synthetic, None if raw is None else plain(raw), low, high,

@@ -40,6 +40,7 @@ def answer(context: Context, bought: Release) -> Answer:
     held = of_release(context, bought)
     blocks = [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks]
     estimates, unit = Estimates(held.plan, blocks), bought.manifest.get("privacy_unit")
+    # what an older release's text no longer tells is left out
     aggregates = [aggregate for aggregate in stored.wanted(held.question) if estimates.find(aggregate)]
     protected = explaining.source(context, bought)
     types = _types(context, aggregates, protected)
@@ -57,6 +58,7 @@ def answer(context: Context, bought: Release) -> Answer:
         low, high = (intervals.texts(end, kind) or [None] * len(shown) for end in ends)
         columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
         value = None if aggregate.function in LISTED else np.asarray(estimates.value(aggregate), dtype=np.float64)
+        # numbers by group make a chart; texts, lists and single numbers do not
         if value is not None and value.ndim == 1 and len(labels) > 1 and sqltypes.parse(kind).family in _NUMBERS:
             first, last = (np.asarray(end, dtype=np.float64) for end in ends)
             charts.append(Chart(name, labels, value * factor, first, last, from_zero=aggregate.function in LINEAR))

@@ -1,7 +1,7 @@
 """How many rows of a unit count in a query, where that is to be learned: a release before it, of rows per unit, says.
 
 Privacy: two releases one after the other, charged each for itself, of parts of the loss that the call names. The first is a
-histogram of units by their number of rows, each in one bucket (`dpsql.kinds.units.plan`); the second is planned with a number that
+histogram of units by their number of rows, each in one bucket (`dpsql.kinds.histograms`); the second is planned with a number that
 follows from what the first one has released, as if the caller had said it.
 """
 

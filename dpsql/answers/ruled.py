@@ -58,6 +58,7 @@ def effects(cursor: duckdb.DuckDBPyConnection, plan: Plan) -> dict[str, list[str
     measured = {frozenset(clique) for clique in plan.cliques if len(clique) <= 2} if fitted else set()
     for text in plan.rules:
         consequence = effect(cursor, stored(text), plan.domain)
+        # a rule shapes tables only where its columns are measured together
         shapes = consequence.kind != TABLES or any(set(consequence.positions) <= clique for clique in measured)
         kinds[consequence.kind if shapes else ROWS].append(text)
     return kinds

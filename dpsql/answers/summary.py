@@ -27,6 +27,7 @@ def summarize(context: Context, call: SummarizeCall) -> str:
     source = _relation(call.source)
     listed = [item for place, attribute in enumerate(domain.attributes) for item in _items(place, attribute)]
     text = f"SELECT count(*) AS n, {', '.join(listed)} FROM {source}"  # noqa: S608 -- names are quoted
+    # one query, and so one release, for all statistics; their rows are made of its columns
     answer = query.query(context, QueryCall(sql=text, epsilon=call.epsilon, delta=call.delta, release=call.release))
     rows = [_row(place, attribute) for place, attribute in enumerate(domain.attributes)]
     united = " UNION ALL ".join(f"(SELECT {row} FROM answer)" for row in rows)  # noqa: S608 -- literals and numbered names

@@ -43,6 +43,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     else:
         most = query.max_rows or 0
         filtered = query.different or any(counted.filter is not None for counted in query.counting)
+        # a share is known of the bound that the table is protected with, over all of its rows
         comparable = not filtered and most == protection.max_contributions
     share = ""
     if comparable:

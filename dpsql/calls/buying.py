@@ -141,6 +141,7 @@ def with_method(shared: Mapping[str, Any], method: Method, given: Mapping[str, A
             known = ", ".join(map(repr, options)) or "none"
             raise ArgumentError("options", {key: value}, f"{method.name} has no such option; it has {known}")
         options[key] = value
+    # choices of noise are those of methods that measure tables
     if methods.measures_tables(method):
         arguments.choice(options, "mechanism", MECHANISMS)
         if options["accountant"] is not None:

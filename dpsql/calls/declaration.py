@@ -106,6 +106,7 @@ class Call:
         """Check every argument."""
         for field in dataclasses.fields(self):
             stated = getattr(self, field.name)
+            # NULL in SQL is an argument that is left out
             if stated is None and field.metadata["null"] and field.default is not dataclasses.MISSING:
                 stated = field.default
             object.__setattr__(self, field.name, field.metadata["check"]({field.name: stated}, field.name))
@@ -134,6 +135,7 @@ class Call:
         for name, value in given.items():
             if name not in known:
                 raise ArgumentError(name, value, f"dp_{cls.name} has no such argument; it has {', '.join(sorted(known))}")
+        # a required one that is missing is refused by its check, in its words
         left_out = {p.name: None for p in cls.parameters() if p.required and p.name not in given}
         return cls(**left_out, **given)
 

@@ -125,8 +125,10 @@ class PlanCall(Call):
         shared: dict[str, Any] = {"source": self.source, "epsilon": self.epsilon, "delta": self.delta, "release": self.release}
         options = dict(self.options)
         names = _IN_OPTIONS.get(operation, ())
+        # arguments of other calls that dp_plan takes in its options
         extra = {name: options.pop(name) for name in names if name in options}
         stated = {"columns": self.columns, "k": self.k, "method": self.method, "options": options or None}
+        # what the planned call does not have must not be silently dropped
         for name in _OTHERS[operation]:
             if stated[name] is not None:
                 raise ArgumentError(name, stated[name], f"dp_{operation} has no such argument; leave it out")

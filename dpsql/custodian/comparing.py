@@ -100,6 +100,7 @@ def compare(
             counts = tally.counts([*((i,) for i in range(len(domain.attributes))), *pairs])
             rows = tally.rows()
         protection = protected.protection
+        # released counts are of the kept rows, so how many are kept is said beside the distances
         capped = unit_rows.capped(protection.privacy_unit, protection.max_contributions)
         kept = rows if capped is None else _kept(context, sql, protection.max_contributions, protected.source.row is not None)
         inside = _fine(context, sql, cut)
@@ -155,6 +156,7 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
             f"all rows: released counts fall short of them by about {100 * (1 - share):.1f} %, besides their noise."
         )
     rows = []
+    # beside each error stands what the noise alone makes one expect
     for i, name in enumerate(domain.names if raw.counts else ()):
         exact, known = raw.counts[(i,)], released[i]
         error = None if known is None else float(np.abs(known.counts - exact).mean())
@@ -178,6 +180,7 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
             "Largest (all)",
         ]
         shown = [(r[0], f"{r[1]:,}", f"{r[2]:,}", f"{r[3]:.4f}", *(number(r[i], 3) for i in (4, 5, 8, 9))) for r in raw.evaluation]  # type: ignore[arg-type]
+        # the same in every row: of both tables as a whole
         rows_, synthetic_rows, shortfall = raw.evaluation[0][10:13]
         missing = "" if shortfall is None else f", {100 * shortfall:.1f} % fewer" if shortfall > 0 else ""  # type: ignore[operator]
         note = f"{synthetic_rows:,} synthetic rows for {rows_:,} raw ones{missing}: counts are scaled to the raw number before. "

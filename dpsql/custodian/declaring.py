@@ -56,6 +56,7 @@ def declare(context: Context, call: DeclareCall) -> str:
     with Progress("dp_declare", show=context.progress) as progress:
         bought = buying.buy(context, purchase, progress)
     released = bought.statistics(context.cursor)
+    # the most frequent ones that a declaration has room for, in the order of the list
     most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
     values = _declarable(context, call, [released.values[place] for place in most])
     if not values:
@@ -81,6 +82,7 @@ def _declarable(context: Context, call: DeclareCall, values: list[str]) -> list[
         encoding.canonical_categories(context.cursor, column.sql_type, values)
         return values
     listable = []
+    # one that is no value of the type does not cost the others
     for value in values:
         with suppress(DpsqlError):
             encoding.canonical_categories(context.cursor, column.sql_type, [value])
@@ -186,6 +188,7 @@ def domain(context: Context, call: DomainCall) -> str:
     declared, left_out = protected.attributes()
     own = protected.declarations().keys()
     others = [column for column in protected.source.columns if column.name not in own]
+    # a domain may follow from a CHECK, which nobody has declared here
     by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
     widened = {name for constraint in protected.constraints.values() for name in constraint.widened}
     by_name = {a.name: _shown(a, _status(a, own, by_constraint, widened)) for a in declared.attributes}
@@ -210,6 +213,7 @@ def _referring(context: Context, protected: ProtectedSource, column: OutputColum
 def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
     known = [(", ".join(declared.rule.columns), declared.rule.text, declared.status) for declared in rules_of(protected)]
+    # rules that look at tables above, and those that count rows of a parent
     known += [(", ".join(declared.shown()), declared.text, "declared") for declared in across_of(protected)]
     known += [(", ".join(declared.columns), declared.text, "declared") for declared in counted_of(protected)]
     if protected.source.bare:

@@ -244,6 +244,7 @@ def best(errors: npt.NDArray[np.float64], multiplicity: npt.NDArray[np.int64], c
     (0.5, 1.0)
     """
     counted = max(1, round(share * cells))
+    # cells that both tables lack are not listed: their errors are 0, and the smallest
     left = counted - (cells - int(multiplicity.sum()))
     if left <= 0 or len(errors) == 0:
         return 0.0, 0.0

@@ -47,6 +47,7 @@ def _of_table(context: Context, call: EvaluateCall, protected: ProtectedSource) 
     names = [a.name for a in domain_.attributes if fold(a.name) in present]
     if not names:
         raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
+    # what the synthetic table lacks is left out, and said in the report of values
     compared = domain_.select(names)
     if call.report == "values":
         lacking = [name for name in domain_.names if name not in names]

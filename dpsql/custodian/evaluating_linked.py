@@ -51,6 +51,7 @@ def evaluate_schema(context: Context, protected: ProtectedSource, schema: tuple[
     if protected.own != protected.key:
         expected = f"is linked to {protected.key}: a database is compared from its root, dp_evaluate('{protected.key}', ...)"
         raise ArgumentError("source", protected.own, expected)
+    # the raw side is read by the links and domains that a release would have today
     linked = schema_of(context, protected)
     raw, synthetic = [], []
     catalog = Catalog(context.cursor)
@@ -73,6 +74,7 @@ def evaluate_schema(context: Context, protected: ProtectedSource, schema: tuple[
             table.counted,
         )
         text = f"SELECT * FROM {entry.table.sql}"  # noqa: S608 -- quoted by TableId
+        # the copy may have close relatives of the types, by which its columns are encoded
         try:
             similar = comparable_domain(context.cursor, text, table.domain)
         except DomainError as error:

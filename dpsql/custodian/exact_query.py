@@ -39,6 +39,7 @@ def query_exact(context: Context, call: QueryExactCall) -> str:
     """
     with about_the_query():
         query = read(context, call.as_query())
+    # the cores are answered from the rows; what stands around them is DuckDB's, as in dp_query
     ctes = []
     for core, sets in query.asked:
         with about_the_query(text=False):
@@ -100,6 +101,7 @@ class _Answer:
     def __init__(self, context: Context, query: Read, question: Asked, source: ProtectedSource) -> None:
         self.question = question
         self.sources = {column.name: column.sql_type for column in source.source.columns}
+        # the plan says what counts: bounds, listed values and kept rows are those of dp_query
         planning = Planning(context, source, QueryPurchase(question, query.call, 1.0), {"epsilon": 1.0})
         groups = planning.groups()
         bounding = planning.bounding(selecting=groups is None)
@@ -134,10 +136,12 @@ class _Answer:
         by = [identifier(key) for key in rows.keys]
         listed = ", ".join([*by, *(f"{sql} AS {identifier(name)}" for name, sql in aggregates.items())]) or "1 AS one"
         grouped = f" GROUP BY {', '.join(by)}" if by else ""
+        # private groups: those with units enough, by their true number
         if table is None:
             units = units_sql(plan, nulls=True)
             grouped += f" HAVING {units} >= {min_units}" if plan.keys else ""
             return f"{rows.reading()} SELECT {listed} FROM __dp_rows{grouped}"  # noqa: S608 -- quoted
+        # public groups are all there; a count of none is 0, other aggregates NULL
         shown = [f"groups.{key}" for key in keys]
         counts = ("count", "count_units", "count_distinct")
         shown += [
@@ -150,6 +154,7 @@ class _Answer:
         )
 
     def _aggregate(self, aggregate: Wanted, plan: QueryPlan) -> str:
+        # count(x) has a condition that includes that x is there
         condition = aggregate.there if aggregate.function == "count" and aggregate.there is not None else aggregate.condition
         only = "" if condition is None else f" FILTER (WHERE {identifier(f'f{condition}')})"
         if aggregate.function == "count":
@@ -175,9 +180,11 @@ class _Answer:
                 return f"(CASE WHEN {name} IS NULL OR {name} IN ({texts}) THEN {name} ELSE {literal(OTHER_LABEL)} END)"
             return f"(CASE WHEN CAST({name} AS VARCHAR) IN ({texts}) THEN {name} END)"
         family = sqltypes.parse(kind).family
+        # counts of distinct values and truths are not moved to bounds
         if known.lower is None or known.upper is None or family == "boolean" or aggregate.function == "count_distinct":
             return name
         ends = [_bound(end, kind) for end in (known.lower, known.upper)]
+        # NaN is no number to be moved to a bound
         if family == "float":
             name = f"(CASE WHEN NOT system.main.isnan({name}) THEN {name} END)"
         return f"(CASE WHEN {name} IS NOT NULL THEN greatest(least({name}, {ends[1]}), {ends[0]}) END)"

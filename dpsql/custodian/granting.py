@@ -59,6 +59,7 @@ def grant(context: Context, call: GrantCall) -> str:
             f"source = {call.source!r} has no privacy budget to grant a part of: CALL dp_protect({literal(call.source)}, "
             "epsilon := ..., delta := ...)"
         )
+    # without an epsilon the call only lists what is in force
     if call.epsilon is None and not call.remove:
         _check_listed(call)
         grants = ledger.grants()
@@ -112,6 +113,7 @@ def _wanted(context: Context, call: GrantCall, table: TableId, source: str) -> G
     if names is not None:
         sold = [call.name for call in declarations() if call.privacy == CHARGED]
         grantable = [*sold, *methods.names()]
+        # a call may be named with dp_ or without
         by_short = {fold(name).removeprefix("dp_"): name for name in names}
         for short, name in by_short.items():
             if short not in map(fold, grantable):

@@ -181,6 +181,7 @@ def siblings(database: Database, position: int) -> Siblings:
     parents, width, count = database[above].rows, sum(table.sizes), len(table.columns)
     starts = np.concatenate(([0], np.cumsum(table.sizes)))
     children = numbers_of_children(database, position)
+    # every parent with two children has the same weight in all its pairs together, whatever their number
     pairs = np.maximum(children * (children - 1.0), 1.0)
     weight = np.where(children > 1, weights(database, above) / pairs, 0.0)
     order = np.argsort(parent, kind="stable")
@@ -189,6 +190,7 @@ def siblings(database: Database, position: int) -> Siblings:
     alone = {(i, j): np.zeros((table.sizes[i], table.sizes[j])) for i in range(count) for j in range(i + 1, count)}
     twice = np.zeros(width)
     step = max(1, _CELLS // max(width, 1))
+    # parents in blocks, so that the counts of all columns side by side fit into memory
     for first in range(0, parents, step):
         last = min(first + step, parents)
         rows = order[ends[first] : ends[last]]
@@ -196,6 +198,7 @@ def siblings(database: Database, position: int) -> Siblings:
         places = [local * width + starts[i] + table.columns[i][rows] for i in range(count)]
         flat = np.bincount(np.concatenate(places), minlength=(last - first) * width) if places else np.zeros(0)
         counts = flat.astype(np.float64)
+        # where the only child with a value in one column is the only one with one in the other, it is one child, not two
         single = [counts[place] == 1 for place in places]
         for (i, j), counted in alone.items():
             only = single[i] & single[j]
@@ -206,6 +209,7 @@ def siblings(database: Database, position: int) -> Siblings:
         present = (block > 0).astype(np.float64)
         existing += present.T @ present
         twice += (block > 1).sum(axis=0)
+    # sums of products count a child with itself, which is taken away here
     shares, both, every = {}, {}, {}
     of_rows = weight[parent]
     for i in range(count):

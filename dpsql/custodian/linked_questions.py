@@ -107,6 +107,7 @@ def questions(
         number = None if value is None else rows.values[value]
         return _View(rows_above(side, table, 0), side[0].rows, number, _column(rows, own), above, _column(side[0], root))
 
+    # the third says how far the answer is off where nothing is kept of the link
     first, second, third = view(raw), view(synthetic), view(_shuffled(raw, table, seed))
     by_own = "" if own is None else f" by {domain.names[own]}"
     by_above = "" if parent is None else f" by {domains[parent[0]][0]}.{domains[parent[0]][1].names[parent[1]]}"
@@ -120,10 +121,12 @@ def questions(
     yield asked(f"units with a row of {name}{by_own}", lambda side: _units_with(side, 1), units)
     yield asked(f"units with two rows of {name} alike{by_own}", lambda side: _units_with(side, 2), units)
     yield asked(f"mean number of rows of {name}{by_unit}", _rows_of_a_unit, _SANITY)
+    # without a number the other six questions have no answer
     if value is None or not np.isfinite(raw[table].values[value]).any():
         return
     number, known = domain.names[value], raw[table].values[value]
     known = known[np.isfinite(known)]
+    # both databases are asked about the raw one's numbers
     middle, high = (float(end) for end in np.quantile(known, [0.5, 0.9]))
     floor = _SANITY * float(known.max() - known.min())
     yield asked(f"mean of {number}{by_above}", _mean, floor)

@@ -122,6 +122,7 @@ def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], na
         if fold(column) not in kinds:
             raise DomainError(f"synthetic: table {table.name!r} lacks the column {column!r}, which links it")
     source, orphans = table.sql, 0
+    # rows meet as texts of their keys, so their types have to be the same
     if table.above is not None:
         parent = tables[table.above]
         kind = {fold(name): kind for name, kind in column_types(cursor, parent.sql).items()}.get(fold(table.key))
@@ -132,9 +133,11 @@ def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], na
             )
         link = key_text("child", table.link, kinds)
         above = f"SELECT DISTINCT {key_text('parent', table.key, {fold(table.key): kind})} AS k FROM ({parent.sql}) AS parent"  # noqa: S608 -- quoted
+        # a row without a parent is counted as an orphan, and left out of what follows
         missing = f"SELECT count(*) FROM ({table.sql}) AS child ANTI JOIN ({above}) AS parent ON {link} = parent.k"  # noqa: S608 -- quoted
         orphans = number_of(cursor, missing)
         column = f"k{_keys(tables, table.above).index(table.key)}"
+        # of a key that stands twice the first row is the parent
         rows = f"SELECT min(r) AS r, {column} AS k FROM {identifier(names[table.above])} GROUP BY {column}"  # noqa: S608 -- quoted
         source = f"SELECT child.*, parent.r AS {_PARENT} FROM ({table.sql}) AS child JOIN ({rows}) AS parent ON {link} = parent.k"  # noqa: S608 -- quoted
     numeric = [i for i, a in enumerate(table.domain.attributes) if a.kind == "numeric"]
@@ -146,10 +149,12 @@ def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], na
         *(f"{number_text(table.domain.attributes[i])} AS v{i}" for i in numeric),
         *([] if table.order is None else [f"{_order_text(table.domain.attributes[table.order])} AS o"]),
     ]
+    # as a release does, rows beyond a domain of 'drop' are left out
     where = " AND ".join(f"({code_text(a)}) IS NOT NULL" for a in table.domain.attributes if a.outside == "drop") or "true"
     statement = f"WITH {SOURCE_NAME} AS ({source}) SELECT {', '.join(chosen)} FROM {SOURCE_NAME} WHERE {where}"  # noqa: S608 -- quoted
     guarded(cursor, f"CREATE TEMP TABLE {identifier(names[position])} AS {statement}")
     total = number_of(cursor, f"SELECT count(*) FROM ({table.sql})")  # noqa: S608 -- checked
+    # keys that stand twice are a fault of the copy, whatever is left out above
     twice = 0
     for column in keys:
         distinct = f"count(DISTINCT {key_text('t', column, kinds)})"

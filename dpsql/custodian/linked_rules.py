@@ -37,6 +37,7 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         number_of(cursor, f"SELECT count(*) FROM ({table.sql}) AS t WHERE NOT ({rule}\n)")  # noqa: S608 -- canonical
         for rule in table.rules
     ]
+    # a rule across tables is one of the joined rows, under names of its own
     for text in table.across:
         rule = across.stored(text)
         chain = _chain(cursor, tables, position)
@@ -56,6 +57,7 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         link, key = _sides(cursor, tables, position, "child", "parent")
         on = f"({tables[table.above or 0].sql}) AS parent ON {link} = {key}"
         rows = f"SELECT {link} AS k, {chosen} FROM ({table.sql}) AS child SEMI JOIN {on}"  # noqa: S608 -- quoted
+        # a counting rule is broken by a family, not by a row
         families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({counting.renamed(places).text}\n)"  # noqa: S608 -- canonical
         broken.append(number_of(cursor, f"SELECT count(*) FROM ({families})"))  # noqa: S608 -- canonical
     return broken

@@ -66,6 +66,7 @@ def link(context: Context, call: LinkCall) -> str:
             f"parent = {key_of(parent)!r} has no privacy budget that the rows of {key_of(child)} could be under: "
             f"CALL dp_protect({literal(key_of(parent))}, epsilon := ..., delta := ...) first"
         )
+    # the shape is looked at before the columns: a circle has no root to ask about
     ends = (child.schema, child.name), (parent.schema, parent.name)
     check_shape(links_in(context, child.database), Link(ends[0], column, ends[1], key, 1, "drop", ""))
     lineage_of(context, parent)  # a broken link above is said here
@@ -76,6 +77,7 @@ def link(context: Context, call: LinkCall) -> str:
         raise ArgumentError(error.argument, end, str(error)) from None
     links = Links(context.cursor, child.database, books_of(context, child.database))
     before = links_in(context, child.database).get(key_of(child))
+    # what is not said stays as it was; a first link has to say how many rows
     most = call.max_rows or (None if before is None else before.max_rows)
     if most is None:
         raise ArgumentError("max_rows", None, _CHOOSE.format(source=key_of(child), parent=key_of(parent)))
@@ -167,6 +169,7 @@ def _way(context: Context, call: LinkCall, child: TableId) -> tuple[str, TableId
     """Return column, parent and key of a link: as they are given, or as the link before, the only FOREIGN KEY or the keys say."""
     parent = None if call.parent is None else _table(context, "parent", call.parent)
     before = links_in(context, child.database).get(key_of(child))
+    # CALL dp_link('child', max_rows := 5) changes the link that there is
     if before is not None and parent is None and call.column is None:
         parent = table_in(context, child.database, before.parent)
         if parent is None:
@@ -176,6 +179,7 @@ def _way(context: Context, call: LinkCall, child: TableId) -> tuple[str, TableId
         if fold(column) == fold(before.column):
             return column, parent, call.parent_column or before.parent_column
     references = catalog_of(context).references(child)
+    # what is left open is taken from the FOREIGN KEYs, where only one fits
     fits = [
         (name, table, key)
         for name, (table, key) in references.items()

@@ -52,13 +52,16 @@ def protect(context: Context, call: ProtectCall) -> str:
             f"is linked, and under the budget of {root}: CALL dp_protect({literal(root)}, ...) changes that (FROM dp_links())",
         )
     ledger = ledger_of(context, table)
+    # an edited book is not written on
     ledger.check_chain()
     if call.resume:
         return _resumed(ledger, call)
+    # the budget of rows elsewhere is by their name there: two names of one must not have two budgets
     remote = remote_of(context, table)
     if remote is not None and ledger.protection() is None:
         named_files(context).check_name(table.database, ledger.source, remote)
     anchor = _anchor(call.anchor)
+    # what is not said stays as it is in force; `stated` is what the call itself says
     current, stated = ledger.standing(), call.max_contributions
     call = call.with_defaults(**_in_force(current))
     accountant, delta = call.accountant or "", call.delta
@@ -68,6 +71,7 @@ def protect(context: Context, call: ProtectCall) -> str:
             delta,
             "under the 'zcdp' accountant a budget needs a delta above 0, far below 1 / (number of people), e.g. delta := 1e-9",
         )
+    # a budget that has such a delta from before keeps it
     if call.delta != _in_force(current).get("delta") and (delta or 0) > _LARGEST_DELTA:
         raise ArgumentError(
             "delta",
@@ -82,10 +86,12 @@ def protect(context: Context, call: ProtectCall) -> str:
         if column is None:
             names = [c.name for c in columns.values()]
             raise ArgumentError("privacy_unit", unit, f"must be a column of the table; it has {names!r}")
+        # two forms of one person would be two units, each with all of the rows
         if not is_unit(column.sql_type):
             several = f"is {column.sql_type}, whose equal values have several forms"
             raise ArgumentError("privacy_unit", unit, f"{several}; add a column that is {KINDS}, and name that")
         unit = column.name
+        # a bound that was chosen for another column says nothing of this one
         unsaid = stated is None and (current is None or fold(current.privacy_unit or "") != fold(unit))
         if unsaid and not table.is_file and fold(unit) in catalog_of(context).single_keys(table):
             contributions = 1  # the schema says so; and were it wrong, one row of each unit is kept all the same

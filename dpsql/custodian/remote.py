@@ -50,8 +50,10 @@ def remote(context: Context, call: RemoteCall) -> str:
         raise ArgumentError("source", call.source, "is a table of this database already; choose another name for the remote one")
     if key_of(table) in links_in(context, table.database):
         raise ArgumentError("source", call.source, "is linked, and a linked table has its rows here; choose another name")
+    # what was spent was spent on the rows before, not on these
     if known is None or (known.engine, known.relation) != (place.engine, place.relation):
         _check_unspent(context, table, call, known)
+    # the first word with the engine: columns and types, no row
     columns = registry.describe(place, context.cursor)
     place = replace(place, url=place.url or _kind(context, place))
     named_files(context).check_name(table.database, key_of(table), place)
@@ -103,6 +105,7 @@ def _create(context: Context, table: TableId, columns: list[Described], relation
 def _check_same(call: RemoteCall, types: dict[str, str | None], columns: list[Described]) -> None:
     """Refuse a relation that lacks a column of the table, or has it with another type."""
     remote_types = {fold(column.name): column.sql_type for column in columns}
+    # a column that is new there is no harm: the table here does not have it
     changed = [name for name, sql_type in types.items() if remote_types.get(name) != sql_type]
     if changed:
         raise DpsqlError(

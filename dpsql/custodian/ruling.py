@@ -40,6 +40,7 @@ def rule(context: Context, call: RuleCall) -> str:
         it counts rows of a table that is linked to no parent.
     """
     protected = resolve(context, call.source)
+    # three kinds of rules in one call: of counts, across tables, of one row
     counting = ruling_counted.declared(context, protected, call)
     if counting is not None:
         return inline(RULE_COLUMNS, [counting])
@@ -57,6 +58,7 @@ def rule(context: Context, call: RuleCall) -> str:
     else:
         _check_declared(protected, call, rule)
         check_expression(context.cursor, call.rule, rule.tree, protected.source.columns)
+        # declared twice it is one rule
         if same is None:
             if len(known) >= MOST_RULES:
                 raise ArgumentError("rule", call.rule, f"the source has {MOST_RULES} rules, which is the most; join some with AND")
@@ -98,8 +100,10 @@ def check_contradictions(context: Context, text: str, rule: Rule, others: Sequen
     for ruled in others:
         if contradicting(cursor, [rule, ruled.rule], domain):
             raise ArgumentError("rule", text, f"contradicts {_named(ruled)}: no row can obey both; {_way_out(ruled)}")
+    # rules over its own columns can contradict it together where no single one does
     near = [nearby for nearby in others if set(nearby.rule.columns) <= set(rule.columns)]
     for size in range(2, len(near) + 1):
+        # of many only all together: then the sets between are too many
         if size < len(near) and len(near) > _MOST_SETS:
             continue
         for some in itertools.combinations(near, size):

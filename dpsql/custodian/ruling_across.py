@@ -64,6 +64,7 @@ def declared(context: Context, protected: ProtectedSource, call: RuleCall, rule:
     known = [declared.text for declared in across_of(protected)]
     _check_domains(protected, call, rule, tables)
     domains = {name: table.attributes()[0] for name, table in tables.tables.items()}
+    # columns of several tables as columns of one: effects and contradictions are those of its rows
     flat = joined([rule], protected.attributes()[0], domains)
     shapes = _SHAPES[effect(context.cursor, flat.rules[0], flat.domain).kind]
     if call.remove:

@@ -30,6 +30,7 @@ def declared(context: Context, protected: ProtectedSource, call: RuleCall) -> li
     """
     above = ruling_across.above(context, protected)
     named = protected.source.named if protected.source.bare else None
+    # a table goes by its own name in a rule, a query by the call's text
     own = (named.name if named is not None else call.source, [column.name for column in protected.source.columns])
     rule = read(call.rule, own, {} if above is None else above.columns)
     if rule is None:

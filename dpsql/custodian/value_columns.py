@@ -37,6 +37,7 @@ def by_column(table: ValueTable) -> tuple[list[Figure], dict[int, float | None]]
         if i not in table.numeric:
             continue
         raw, synthetic = (summaries[i].get((None, which), _EMPTY) for which in (RAW, SYNTHETIC))
+        # distances are in units of the raw interquartile range
         low, high = raw[2][0], raw[2][2]
         ranges[i] = None if low is None or high is None else high - low
         notes = () if ranges[i] != 0 else (NO_RANGE,)
@@ -61,6 +62,7 @@ def by_group(table: ValueTable, ranges: dict[int, float | None], most: int | Non
     attributes = table.domain.attributes
     groups = [i for i in table.categorical if attributes[i].values <= MOST_VALUES]
     pairs = [(g, v) for g in groups for v in table.numeric]
+    # a pair makes four figures a group; only so many are shown
     chosen = _sample(pairs, [4 * (attributes[g].values + 2) for g, _ in pairs], most, seed)
     figures: list[Figure] = []
     for g in groups:
@@ -126,6 +128,7 @@ def _compared(
 ) -> list[Figure]:
     """Return mean and quartiles of one column in all rows or in one group."""
     rows, name = (raw[0], synthetic[0]), table.domain.names[i]
+    # a mean of moments has no zero that it could be relative to
     of_time = table.domain.attributes[i].kind == "temporal"
     lacking = (*notes, *((NO_RANGE,) if spread == 0 else ()))
     unit = spread if of_time else raw[1]

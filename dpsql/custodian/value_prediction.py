@@ -57,6 +57,7 @@ def predictions(table: ValueTable, seed: int) -> tuple[list[Figure], str]:
         return [], ""
     used = sorted({*targets, *predictors})
     sample = _rows(table, used, RAW, MOST_ROWS, seed)
+    # trained on one half of the raw rows or on as many synthetic ones, tested on the other half
     half = _length(sample) // 2  # of a random order
     train, test = ({i: values[part] for i, values in sample.items()} for part in (slice(0, half), slice(half, None)))
     synthetic = _rows(table, used, SYNTHETIC, half, seed)
@@ -105,9 +106,11 @@ def _figure(table: ValueTable, target: int, models: Sequence[_Trained], test: Co
 def _area(target: int, classes: int, trained: _Trained, tested: FloatArray) -> float | None:
     """Return the mean area over the classes, each against the rest; None where there is nothing to train on or to test."""
     labels = trained.rows[target]
+    # rows whose class is missing neither train nor test
     known, asked = labels < classes, tested < classes
     actual = tested[asked].astype(np.int64)
     counts = np.bincount(actual, minlength=classes)
+    # an area of a few rows says nothing
     large = np.flatnonzero((counts >= LEAST) & (len(actual) - counts >= LEAST))
     if not large.size or not known.any():
         return None

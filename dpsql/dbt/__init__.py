@@ -89,6 +89,7 @@ def answer(key: str, action: str, given: Mapping[str, Any], database: str, schem
         raise DpsqlError("the folder dpsql_package of this dbt project is of another version: run `dpsql dbt init` there")
     with open_context(find_instance(key), database, schema) as context:
         reply = ACTIONS[action](context, given)
+    # dbt shows what is logged; the reply goes to the macro
     if action == "within_error":
         _say(given, reply)
     if action == "spent":

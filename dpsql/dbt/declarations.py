@@ -55,9 +55,11 @@ class Declarations:
         """
         with context.instance.lock("declarations of dbt"):
             present = [(node, shape) for node in self.nodes if (shape := _shape(context, node)) is not None]
+            # what was applied to the same shape before is not applied again
             new = [(node, shape) for node, shape in present if self.done.get(node.label) != shape]
             for node, _ in new:
                 _protect(context, node)
+            # budgets, then links, then domains, then rules: each looks at those before
             unlinked = links.apply(context, [node for node, _ in new], self.nodes)
             labels = {node.label for node, _ in present}
             absent = [node for node in self.nodes if node.is_source and node.label not in labels]
@@ -96,6 +98,7 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
     """
     declarations = Declarations([schema_yml.node(item) for item in given["nodes"]])
     before = _declared.get(context.instance.key)
+    # at the end of a run the same is declared again: what had to wait for its models is applied now
     if given.get("again") and before is not None and before.nodes == declarations.nodes:
         declarations = before
     _declared[context.instance.key] = declarations
@@ -144,6 +147,7 @@ def _declare(context: Context, node: Node) -> list[str]:
         return [f"{node.label}: {error}"]
     present = {fold(column.name) for column in protected.source.columns}
     missing = [name for name in node.columns if fold(name) not in present]
+    # a model's columns come with its first run, a source's are there
     if missing and node.is_source:
         raise DpsqlError(f"schema.yml, {node.label}: it has no column {missing[0]!r}")
     for name, given in node.columns.items():

@@ -67,6 +67,7 @@ def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     copied = {member.source: member for member in schema_of(context, root).tables}[table.own]
     columns = _columns(label, copied, selected)
     name = identity.release_id(root.key, call.operation, root.query, str(call.release), root.ledger.owner)
+    # the log says whether this run has spent something
     before = [] if root.ledger.purchase(name) is None else [name]
     synthesize_tables(context, call)
     into = f"{call.into_schema}.{identifier(copied.name)}"
@@ -120,6 +121,7 @@ def _call(context: Context, label: str, table: ProtectedSource) -> tuple[Protect
 def _columns(label: str, table: LinkedTable, selected: list[str] | None) -> list[str]:
     """Return the columns of the copy that a model has, as it spells them."""
     copied = {fold(column.name): column.name for column in table.columns}
+    # a star is of what the copy has, not of what the source has
     if selected is None:
         return list(copied.values())
     missing = [name for name in selected if fold(name) not in copied]

@@ -34,6 +34,7 @@ def parent_of(node: Node, nodes: Sequence[Node]) -> tuple[str, Node | None]:
     '"d"."raw"."a"'
     """
     parent = str((node.link or {}).get("parent"))
+    # a name without its group is of the node's own group first, then of none
     for names in (
         {candidate.name: candidate for candidate in nodes if candidate.group == node.group},
         {f"{candidate.group}.{candidate.name}": candidate for candidate in nodes if candidate.group},

@@ -75,6 +75,7 @@ def check(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
         declare_column(context, place, protected, column, declared_arguments(place, meta))
     declare_rules(context, label, protected, declared_rules(label, given.get("rules")))
     columns = None
+    # an open method needs no domain; of others every column has to have one
     if given.get("method") is not None and methods.is_open(methods.get(arguments.text(given, "method"))):
         columns = [column.name for column in protected.source.columns]
     elif left_out := protected.attributes()[1]:
@@ -144,6 +145,7 @@ def _free(
         "WHERE operation = ? AND status <> 'refunded'",
         [operation],
     ).fetchall()
+    # the same name of other SQL: the model was changed since its release was bought
     for source, query, bought, parameters in rows:
         stored: Mapping[str, Any] = {} if asked is None else json.loads(str(parameters))["query"]
         differs = (source, query) != (protected.key, protected.query) or (asked is not None and not _within(asked, stored))
@@ -184,6 +186,7 @@ def within_error(context: Context, given: Mapping[str, Any]) -> list[str]:
     table = find_table(
         context.cursor, arguments.text(given, "relation"), database=context.database, schema=context.schema, views=True
     )
+    # which release a table is of is in its comment, unless the test says it
     bought = drawing.find(context, given.get("release") or _marked(context, table))
     if bought.plan.linked is not None:
         raise ReleaseError(

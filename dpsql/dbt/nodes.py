@@ -51,6 +51,7 @@ def node(item: Mapping[str, Any]) -> Node:
     protect = meta.get("protect") or {}
     _check_keys(f"{label}, protect", protect, PROTECT)
     link = None if meta.get("link") is None else part(f"{label}, link", meta["link"], LINK)
+    # one budget and one release: the root's
     if link is not None and (protect or meta.get("synthesize") is not None):
         raise DpsqlError(
             f"schema.yml, {label}: a linked table is under its root's budget and in its root's release; take protect and "

@@ -104,6 +104,7 @@ def quotient(
     """
     over, under = value
     own, both, below = (times**2 * part for part in variance)
+    # Fieller: quotients q for which over - q * under is within its own noise
     a, b, c = under**2 - below, both - over * under, over**2 - own
     with np.errstate(all="ignore"):
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
@@ -154,6 +155,7 @@ def deviations(branching: Sequence[int], spreads: Sequence[float], share: float)
     places = np.arange(math.prod(branching) + 1)
     variance, weight = np.zeros(places.size), np.zeros(places.size)
     below = 1
+    # from the leaves up: by how much a level's own noise moves the rank, given the levels below
     for level in range(len(branching) - 1, -1, -1):
         parts, own = branching[level], spreads[level] ** 2
         index = places // below

@@ -145,8 +145,10 @@ def units_of(sql_type: str, lower: float, upper: float, *, whole: bool) -> Units
     if parsed.family == "decimal":
         each = 10**parsed.scale
         first, last = math.ceil(Fraction(lower) * each), math.floor(Fraction(upper) * each)
+        # so few that every unit, and what it stands for, is a double by itself
         if 1 <= last - first < 1 << 51 and max(abs(first), abs(last)) < MOST_UNITS:
             return Units(first / each, 1 / each, last - first + 1, True)
+    # of other numbers a unit is a fixed part of the span
     width = (upper - lower) * 2.0**-_REAL_BITS
     if not width > 0:
         raise ArgumentError("bounds", [lower, upper], "are too near to each other for a number between them")
@@ -255,6 +257,7 @@ def released(units: Units, cutting: Cutting, leaves: int, answer: Callable[[int,
     behind = np.minimum(first + width, units.count)
     parent = np.zeros(first.size, np.int64)
     counted = [Level(first, behind, answer(0, (first, behind)), parent)]
+    # only parts of cells that seem to hold rows are counted: that is what bounds the work
     for level in range(1, len(cutting.scales)):
         before = counted[-1]
         open_ = _opened(before, cutting.scales[level - 1], cutting.mechanism, int(counted[0].counts.sum()) // leaves)
@@ -273,6 +276,7 @@ def _opened(level: Level, scale: Fraction, mechanism: str, least: int) -> IntArr
     """Return the places of the cells that are counted in parts."""
     passed = max(least, float(scale) * (math.log(1 / (2 * _PASSED)) if mechanism == "laplace" else 3.0))
     places = np.flatnonzero((level.behind - level.first > 1) & (level.counts > passed))
+    # the largest ones, by released counts
     if places.size > _MOST_OPEN:
         places = np.sort(places[np.argsort(-level.counts[places], kind="stable")[:_MOST_OPEN]])
     return np.asarray(places, np.int64)
@@ -290,6 +294,7 @@ def cut(units: Units, levels: Sequence[Level], leaves: int) -> tuple[int, ...]:
     """
     first, behind, masses = _covering(levels)
     total = float(masses.sum())
+    # every cell has an even part beside that of its rows: noise may have hidden some
     weights = (behind - first) / units.count if total <= 0 else (1 - _EVEN) * masses / total + _EVEN / masses.size
     ends = {0, units.count}
     blocks = _blocks(weights, 2.0 / max(leaves - 1, 1))
@@ -322,6 +327,7 @@ def _dealt(weights: Sequence[float], most: Sequence[int], leaves: int) -> list[i
         return np.clip(np.floor(np.minimum(each * shares, 2.0**53)).astype(np.int64), 1, limits)
 
     low, high = 0.0, 1e18
+    # the largest factor for which there are leaves enough, by halving its logarithm
     for _ in range(100):
         middle = math.sqrt(max(low, 1e-3) * high)
         low, high = (middle, high) if dealt(middle).sum() <= leaves else (low, middle)
@@ -360,6 +366,7 @@ def _covering(levels: Sequence[Level]) -> tuple[IntArray, IntArray, FloatArray]:
     for number, level in enumerate(levels):
         if number:
             masses = _shared(level, masses)
+        # a cell that was counted in parts is stood for by these
         closed = np.ones(level.first.size, bool)
         if number + 1 < len(levels):
             closed[levels[number + 1].parent] = False
@@ -389,6 +396,7 @@ def points(units: Units, edges: IntArray) -> FloatArray:
         return values
     low, high = units.values(edges[:-1].astype(np.float64)), units.values(edges[1:].astype(np.float64))
     narrow = (np.diff(edges) == 1) | (high - low <= _NARROW * np.maximum(np.abs(low), np.abs(high)))
+    # of dates and times only a leaf of one unit has one: none of several is rounder than the others
     if units.sort == "temporal":
         narrow = np.diff(edges) == 1
     for place in np.flatnonzero(narrow).tolist():

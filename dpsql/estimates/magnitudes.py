@@ -172,6 +172,7 @@ def edges_of(sql_type: str, lower: float = -math.inf, upper: float = math.inf, *
         powers = [2.0**k for k in range(_WHOLE + 1)]
         edges = [*(1.0 - p for p in reversed(powers[1:])), 0.0, *powers]
     low, high = max(low, float(lower)), min(high, float(upper))
+    # bounds with nothing between them still need a cell
     if not low < high:
         low, high = (lower, math.nextafter(lower, math.inf)) if math.isfinite(lower) and not whole else (0.0, 1.0)
     return (low, *(edge for edge in edges if low < edge < high), high)
@@ -212,6 +213,7 @@ def likely(learning: Learning, counts: IntArray) -> FloatArray:
     cells = np.flatnonzero(kept)
     if not cells.size:
         return np.zeros(numbers.size)
+    # between cells with rows there may be others with a few
     kept[cells[0] : cells[-1] + 1] = True
     out = np.where(kept, np.maximum(numbers, 0.0), 0.0)
     limits = np.maximum(numbers, 0.0)
@@ -242,8 +244,10 @@ def _extend(counts: FloatArray, limits: FloatArray, last: int, step: int) -> Non
     before = last - 2 * step
     bend = ratio * counts[before] / counts[last - step] if 0 <= before < counts.size and counts[before] > 0 else 1.0
     for place in range(last + step, last + (_TAIL + 1) * step, step):
+        # a tail falls as fast as before, or ever faster
         ratio *= min(bend, 1.0)
         following = min(expected * ratio, limits[place]) if 0 <= place < counts.size else 0.0
+        # less than a row is none
         if following < _ROW:
             return
         ratio, expected = following / expected, following
@@ -278,12 +282,14 @@ def chosen(
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
     rows = likely(learning, counts)
+    # where the histogram saw nothing but noise, what was declared stays
     if learning.declared and not _sees_magnitudes(learning, counts):
         return learning.edges[0], learning.edges[-1]
     if not rows.any():
         return covering(learning, counts)
     points, values, masses = _spread(learning, rows)
     most = CUT if learning.declared else None
+    # of a sum alone the larger bound is what noise is in proportion to
     if not span:
         reach = np.unique(np.abs(points))
         reach = reach[reach > 0]
@@ -291,11 +297,13 @@ def chosen(
             return _within(learning, 0.0, 0.0)
         bias = _beyond(reach, np.abs(values), masses, degree)
         best = float(reach[int(np.argmin(_error(bias / groups, reach**degree, noise, most)))])
+        # nor do bounds have to reach beyond the rows
         low, high = covering(learning, counts)
         return _within(learning, max(-best, min(low, 0.0)), min(best, max(high, 0.0)))
     positive, negative = points[points >= 0], points[points <= 0]
     if not positive.size or not negative.size:  # all of one sign
         return _one_sided(learning, points, values, masses, noise, degree, groups, most)
+    # of both signs: every pair of ends, of which the one with the least error is taken
     above = _beyond(positive, np.maximum(values, 0), masses, degree)
     below = _beyond(-negative, np.maximum(-values, 0), masses, degree)
     spans = (positive[None, :] - negative[:, None]) ** degree
@@ -358,6 +366,7 @@ def _spread(learning: Learning, rows: FloatArray) -> tuple[FloatArray, FloatArra
         if learning.whole:
             ends = np.unique(np.rint(ends))
         points += ends.tolist()
+        # a cell of one whole number has no width to spread rows over
         if ends.size == 1:
             values.append(float(ends[0]))
             masses.append(float(rows[cell]))
@@ -380,6 +389,7 @@ def _slope(rows: FloatArray, cell: int) -> float:
     """Return by what the density of the logarithm changes over a cell, by its neighbours' counts."""
     below = rows[cell - 1] if cell > 0 else 0.0
     above = rows[cell + 1] if cell + 1 < rows.size else 0.0
+    # at an end of the rows only one neighbour says something
     if below > 0 and above > 0:
         factor = math.sqrt(above / below)
     else:

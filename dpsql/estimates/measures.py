@@ -393,12 +393,14 @@ def sensitivity(
     each = None if each is None else whole("max_rows_per_group", each, "must be a whole number of rows, at least 1")
     if not grouped:
         groups = 1
+    # a unit counts once in a group, however many rows it has there
     if measure.kind == "units":
         each = 1
     if rows is None and (groups is None or each is None):
         raise ArgumentError("max_rows", None, "give max_rows, or both max_groups and max_rows_per_group")
     l1, square = _largest(rows, groups, each)
     l1, square = l1 * measure.grid, square * measure.grid**2
+    # a replaced row leaves some counters and enters others; a lone one that is never negative it moves by one row
     if neighbors == "replace_one" and (grouped or measure.lengths != (1,) or measure.signed):
         l1, square = 2 * l1, (4 if measure.signed else 2) * square
     return _up(Fraction(l1)), _root_up(square)
@@ -409,6 +411,7 @@ def _largest(rows: int | None, groups: int | None, each: int | None) -> tuple[in
     if rows is None:
         assert groups is not None and each is not None  # noqa: S101
         return groups * each, groups * each * each
+    # both sums are largest with all rows in as few groups as may be
     part = rows if each is None else min(each, rows)
     full, rest = divmod(rows, part)
     if groups is not None and groups <= full:

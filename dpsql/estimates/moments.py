@@ -115,6 +115,7 @@ def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> t
     if not estimates or len(estimates) != len(variances) or not all(v >= 0 for v in variances):
         raise ArgumentError("variances", list(variances), "must be one number of at least 0 per estimate, at least one")
     best = int(np.argmin(variances))
+    # an exact one needs no other
     if variances[best] == 0:
         return np.asarray(estimates[best], dtype=np.float64), 0.0
     weights = [1.0 / v for v in variances]
@@ -164,6 +165,7 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
     noise = sigma / measure.grid
     degree, names = measure.degree, len(measure.variables)
     nulls = numbers[..., -1] if measure.nulls else None
+    # counters behind the grid are of rows whose value is NULL
     cells = numbers[..., : (degree + 1) ** names]
     weights = np.arange(degree + 1) / degree
     grid = (degree + 1,) * names
@@ -174,6 +176,7 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
     shares = _shares(cells, noise)
     means = np.clip(shares @ place, 0.0, 1.0)
     variances = None
+    # places are in [0, 1]: a variance is at most m (1 - m)
     if degree == 2:
         last = np.stack([(np.indices(grid)[v] == degree).ravel() for v in range(names)], axis=-1).astype(np.float64)
         variances = np.clip(shares @ last - means**2, 0.0, means * (1 - means))
@@ -233,6 +236,7 @@ def estimate(name: str, moments: Moments) -> FloatArray:
         raise ArgumentError("name", name, "needs a measure of degree 2")
     if name in ("count", "regr_count"):
         return counts(moments.count)
+    # where the count is within the noise there may be no row: NULL
     deviation = moments.noise * math.sqrt(moments.cells.shape[-1])
     if name == "sum":
         summed = moments.sums[..., 0]
@@ -313,6 +317,7 @@ def _paired(name: str, moments: Moments, rows: FloatArray) -> FloatArray:
     correlation = np.clip(covariance / np.sqrt(x) / np.sqrt(y), -1.0, 1.0)
     if name == "corr":
         return correlation
+    # as DuckDB has it: 1 where y is constant, NULL where x is
     if name == "regr_r2":
         return np.where(x > 0, np.where(y > 0, correlation**2, 1.0), np.nan)
     slope = covariance / x

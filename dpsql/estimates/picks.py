@@ -111,6 +111,7 @@ class Picking:
             raise ValueError("what units are is not known before the bounds are learned")
         if units.single:
             return units.values(cells)
+        # a unit in which one value is the roundest stands for that, others for their middle
         each = [points(units, np.array([unit, unit + 1], np.int64))[0] for unit in self.found]
         middle = units.values(cells + 0.5)
         return np.where(np.isnan(each), middle, each)

@@ -84,9 +84,11 @@ def choose_levels(variable: Variable, groups: int = 1) -> tuple[int, ...]:
     depth = max(1, round(math.log(target, _BRANCHING)))
     branching = math.ceil(target ** (1 / depth) - 1e-9)
     levels = [branching] * depth
+    # fewer branches on a level where the others are enough
     for k in range(depth):
         while levels[k] > 2 and math.prod(levels) // levels[k] * (levels[k] - 1) >= target:
             levels[k] -= 1
+    # the root level gives way to the limit of all groups together
     while depth > 1 and math.prod(levels) > max(target, most):
         levels[0] -= 1
         if levels[0] < 2:
@@ -167,6 +169,7 @@ def _leaning(tree: Tree) -> FloatArray:
     if not missing.any():
         return tree.masses
     pooled = nonnegative([level.sum(axis=-2, keepdims=True) for level in tree.levels])[-1]
+    # where all groups together are within the noise, too, they lean on the uniform law
     even = np.full(pooled.shape[-1], least * math.sqrt(max(tree.count.shape[-1], 1)) / pooled.shape[-1])
     total = pooled.sum(axis=-1, keepdims=True)
     pooled = pooled + even * np.maximum(1.0 - total / even.sum(), 0.0) if even.any() else pooled
@@ -249,6 +252,7 @@ def quantiles(tree: Tree, shares: Sequence[float], end: str = "value") -> FloatA
     masses = tree.masses.reshape(math.prod(tree.masses.shape[:-1]), many)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // many)
+    # groups in blocks: all leaves of all groups at once may not fit into memory
     for start in range(0, len(masses), step):
         part = masses[start : start + step]
         upto = np.cumsum(part, axis=-1)
@@ -259,6 +263,7 @@ def quantiles(tree: Tree, shares: Sequence[float], end: str = "value") -> FloatA
             mass = np.take_along_axis(part, leaf[:, None], axis=-1)[:, 0]
             before = np.take_along_axis(upto, leaf[:, None], axis=-1)[:, 0] - mass
             with np.errstate(divide="ignore", invalid="ignore"):
+                # where in the leaf: rows are uniform in it
                 within = np.where(mass > 0, np.clip((rank - before) / mass, 0.0, 1.0), 0.5)
             if end != "value":
                 within = np.where(mass > tree.deviations[-1], 0.0 if end == "low" else 1.0, within)
@@ -284,6 +289,7 @@ def extreme(tree: Tree, *, largest: bool) -> FloatArray:
     for level, deviation, branching in zip(tree.levels, tree.deviations, measure.levels, strict=True):
         cut = level.reshape(*place.shape, level.shape[-1] // branching, branching)
         children = np.take_along_axis(cut, place[..., None, None], axis=-2)[..., 0, :]
+        # from the root down, into the outermost child that holds rows beyond the noise
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)
         place = place * branching + np.where(sure.any(axis=-1), outer, np.argmax(children, axis=-1))

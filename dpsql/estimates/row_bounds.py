@@ -45,6 +45,7 @@ def units_by_rows(lower: Sequence[int], counts: Sequence[int] | IntArray, deviat
     estimated = np.maximum(np.asarray(counts, np.float64), 0.0)
     sure = np.flatnonzero(np.asarray(counts) > _SURE * deviation)
     last = int(sure[-1]) if sure.size else 0
+    # behind the last bucket that is beyond the noise units may be, ever fewer of them
     estimated[last] = max(estimated[last], deviation)
     for place in range(last + 1, estimated.size):
         estimated[place] = min(_DECLINE * estimated[place - 1], deviation)

@@ -100,6 +100,7 @@ def gaussian_tail(sigma: float, at: int) -> float:
     x = np.arange(at, at + terms, dtype=np.float64)
     weights = np.exp(-0.5 * (x / sigma) ** 2)
     last = at + terms
+    # what lies behind the last term is less than a geometric series
     rest = math.exp(-0.5 * (last / sigma) ** 2) / -math.expm1(-(last + 0.5) / sigma**2)
     half = float(np.exp(-0.5 * (np.arange(1, terms, dtype=np.float64) / sigma) ** 2).sum())
     return min(1.0, (float(weights.sum()) + rest) / (1 + 2 * half) * (1 + _MARGIN) + 5e-324)

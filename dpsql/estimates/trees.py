@@ -63,6 +63,7 @@ def least_squares(levels: Sequence[FloatArray], variances: Sequence[float]) -> t
     """
     consistent = [np.asarray(levels[-1], dtype=np.float64)]
     spread = [max(float(variances[-1]), _EXACT)]
+    # up: each count is the mean of itself and the sum of its children, by inverse variance
     for level, variance in zip(reversed(levels[:-1]), reversed(variances[:-1]), strict=True):
         below, noise = consistent[0], max(float(variance), _EXACT)
         branching = below.shape[-1] // level.shape[-1]
@@ -70,6 +71,7 @@ def least_squares(levels: Sequence[FloatArray], variances: Sequence[float]) -> t
         own = (1 / noise) / (1 / noise + 1 / (branching * spread[0]))
         consistent.insert(0, own * level + (1 - own) * summed)
         spread.insert(0, 1 / (1 / noise + 1 / (branching * spread[0])))
+    # down: children are moved to what their parent has
     for k in range(1, len(consistent)):
         consistent[k] = _moved(consistent[k], consistent[k - 1])
     return consistent, [float(np.sqrt(u)) for u in spread]

@@ -90,6 +90,7 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection
     """
     if option != "auto" and (isinstance(option, bool) or not isinstance(option, int | float) or not 0 <= option <= 0.5):
         raise ArgumentError("fine", option, "'auto', or the part of the loss that fine histograms take, from 0 to 0.5")
+    # bins that are cut from the histogram cannot do without it
     automatic = [i for i, attribute in enumerate(domain.attributes) if attribute.automatic]
     if option == 0 and automatic:
         name = domain.attributes[automatic[0]].name
@@ -119,6 +120,7 @@ def level_weight(tables: float, histograms: FineWanted, option: Any) -> float:
         return 0.0
     if option != "auto":
         return float(option) / (1.0 - float(option)) * tables / histograms.count
+    # where bins are cut from it, it decides about all that follows
     share = CUTTING_SHARE if histograms.cuts else SHARE
     usual = share / (1.0 - share) * tables / histograms.count
     few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / histograms.count)

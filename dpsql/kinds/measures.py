@@ -25,7 +25,7 @@ def _measurer(kind: Kind) -> Measurer:
 
             return Tables()
         case "units":
-            from dpsql.kinds.units.measure import Units
+            from dpsql.kinds.tables.measure import Units
 
             return Units()
         case "tuples":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from dpsql.accounting import Calibration, calibrate, charge_for
+from dpsql.accounting import Calibration, charge_for
 from dpsql.calls.buying import NOISE_OPTIONS, BuyingCall
 from dpsql.calls.tables import MarginalsCall
 from dpsql.domains import multi_value
@@ -107,6 +107,7 @@ def check_meant(protected: ProtectedSource, call: BuyingCall, to_measure: Measur
     """Refuse a call that names no columns over a table of which none was declared: it would release those of public types."""
     if call.columns is None and to_measure.left_out and not protected.declared():
         _, left_out = protected.attributes()
+        # the way out is written for the columns of the table, ready to be run
         way = columns.declarations(call.source, [column for column in left_out if column.name in to_measure.left_out])
         names = list(to_measure.domain.names)
         raise DomainError(
@@ -125,50 +126,6 @@ def method_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are the method's own: without the ones that choose the noise."""
     return {name: value for name, value in parameters.get("options", {}).items() if name not in NOISE_OPTIONS}
 
-
-def one_table(
-    protected: ProtectedSource,
-    parameters: Mapping[str, Any],
-    domain: Domain,
-    mechanism: str,
-    note: str,
-    *,
-    max_contributions: int,
-    units: bool = False,
-) -> Planned:
-    """Plan and price the noisy table of a domain of one attribute, for the epsilon and delta of a call.
-
-    Parameters
-    ----------
-    mechanism : {'gaussian', 'laplace'}
-    note : str
-        Shown by ``dp_plan``.
-    max_contributions : int
-        Rows of the table that one privacy unit has, at most.
-    units : bool
-        Whether each privacy unit is one row of the table.
-    """
-    protection = protected.protection
-    calibration = calibrate(
-        mechanism=mechanism,
-        tables=1,
-        epsilon=parameters["epsilon"],
-        delta=release_delta(protected, parameters["delta"], mechanism),
-        neighbors=protection.neighbors,
-        max_contributions=max_contributions,
-        accountant=protection.budget.accountant,
-    )
-    release_plan = Plan(
-        domain=domain,
-        cliques=((0,),),
-        scales=calibration.scales,
-        mechanism=mechanism,
-        public_total=False,
-        method=None,
-        options={},
-        units=units,
-    )
-    return Planned(release_plan, calibration, (), (note,))
 
 
 def calibration_of(protected: ProtectedSource, price: Price, delta: float) -> Calibration:

@@ -12,15 +12,14 @@ from dpsql.calls.schemas import SynthesizeTablesCall
 from dpsql.calls.tables import ContributionsCall
 from dpsql.calls.values import BoundsCall
 from dpsql.errors import DomainError
-from dpsql.kinds.bounds.plan import plan as bounds
 from dpsql.kinds.drawn.plan import plan as drawn
+from dpsql.kinds.histograms import magnitudes, rows_per_unit
 from dpsql.kinds.linked.plan import plan as linked
 from dpsql.kinds.open.plan import plan as open_values
 from dpsql.kinds.planned import Planner
 from dpsql.kinds.query.plan import plan as query
 from dpsql.kinds.tables.plan import plan as tables
 from dpsql.kinds.tuples.plan import plan as tuples
-from dpsql.kinds.units.plan import plan as units
 from dpsql.kinds.which import Kind, kind_of
 from dpsql.protected.ruled import in_force
 from dpsql.protected.source import ProtectedSource
@@ -30,7 +29,7 @@ from dpsql.rules.effects import effect
 from dpsql.session.instance import Context
 
 _PLANNERS: dict[Kind, Planner] = {
-    "tables": tables, "units": units, "tuples": tuples, "drawn": drawn, "open": open_values, "query": query,
+    "tables": tables, "units": rows_per_unit, "tuples": tuples, "drawn": drawn, "open": open_values, "query": query,
     "linked": linked,
 }
 
@@ -54,7 +53,7 @@ class Request:
 def planner_of(call: BuyingCall) -> Planner:
     """Return the planner of the kind of statistics that a call asks for."""
     if isinstance(call, BoundsCall):
-        return bounds
+        return magnitudes
     return _PLANNERS[kind_of(
         call.release_method, units=isinstance(call, ContributionsCall), query=isinstance(call, QueryPurchase),
         linked=isinstance(call, SynthesizeTablesCall),

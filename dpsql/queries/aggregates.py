@@ -71,6 +71,7 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
     """
     condition: exp.Expression | None = None
     ordered: exp.Expression | None = None
+    # FILTER and WITHIN GROUP stand around the call, in either order
     while isinstance(node, exp.Filter | exp.WithinGroup):
         if isinstance(node, exp.Filter):
             condition = node.expression.this if isinstance(node.expression, exp.Where) else node.expression
@@ -78,10 +79,12 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
             ordered = _within_group(node.expression, node)
         node = node.this
     name = fold(str(node.this))
+    # what is refused for a reason of its own says that reason
     if name in AGGREGATES and AGGREGATES[name].refused:
         refuse(name, AGGREGATES[name].refused, node)
     if name not in SPELLINGS:
         refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node)
+    # from here on `function` is the one name that all spellings of an aggregate have
     function, distinct, bounds = SPELLINGS[name], False, ()
     arguments: list[exp.Expression] = []
     for argument in node.expressions:
@@ -99,6 +102,7 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
             arguments.append(argument.this)  # the order of rows does not matter to any of these, but for that
         else:
             arguments.append(argument)
+    # WITHIN GROUP has the column, and the brackets the share: the column comes first, as in quantile_cont(x, q)
     if ordered is not None:
         arguments = [ordered, *arguments]
     if distinct:
@@ -128,6 +132,7 @@ def _checked(
 ) -> Aggregate:
     quantiles: tuple[float, ...] = ()
     listed = False
+    # the share is no argument of the rows: it is kept beside them
     if function in QUANTILES:
         if len(arguments) != 2:
             raise ArgumentError("sql", name, "takes a column and a quantile, or a list of quantiles: quantile_cont(x, 0.5)")
@@ -136,6 +141,7 @@ def _checked(
         function, quantiles = "quantile_cont", (0.5,)
     if function == "count" and (not arguments or isinstance(arguments[0], exp.Star)):
         arguments = []
+    # a count of a condition is a count(*) with a filter, so both are one question
     if function == "count_if":
         if len(arguments) != 1:
             raise ArgumentError("sql", name, "takes one condition")
@@ -145,6 +151,7 @@ def _checked(
         refuse("count(DISTINCT a, b)", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", node)
     if function in ("count", "count_distinct") and arguments and (combination := as_one(arguments[0])) is not None:
         arguments = [combination] if function == "count_distinct" else []  # a tuple is never NULL
+    # by now every spelling has its arguments in one order
     needed = 2 if function in PAIRS else 0 if function == "count" and not arguments else 1
     if len(arguments) != needed:
         raise ArgumentError("sql", name, f"takes {needed} argument{'' if needed == 1 else 's'} here, not {len(arguments)}")
@@ -181,6 +188,7 @@ def _quantiles(node: exp.Expression) -> tuple[tuple[float, ...], bool]:
     numbers = []
     for item in nodes:
         inner = item.unnest() if isinstance(item, exp.Paren) else item
+        # tools write shares as casts of constants
         while isinstance(inner, exp.Cast):
             inner = inner.this
         if not isinstance(inner, exp.Literal) or inner.is_string or not 0 <= float(inner.name) <= 1:

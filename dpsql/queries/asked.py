@@ -114,6 +114,7 @@ def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], bool
     rows = core.rows.copy()
     listed = [*_named("k", keys), *_named("a", arguments.nodes), *_named("f", conditions.nodes)]
     source = rows.copy()
+    # a core that asks for a number of rows alone still has to have an item to be a SELECT
     source.set("expressions", listed or [exp.alias_(exp.Literal.number(1), "one", quoted=True)])
     return Asked(
         sql=render(source),
@@ -176,12 +177,14 @@ def _wanted(
 ) -> Wanted:
     condition = None if aggregate.condition is None else conditions.place(aggregate.condition)
     counted = None
+    # count(x) is a count of the rows where x is there: a condition like any FILTER
     if aggregate.function == "count" and aggregate.arguments:
         not_null = exp.Not(this=exp.Is(this=exp.Paren(this=aggregate.arguments[0].copy()), expression=exp.Null()))
         both = not_null if aggregate.condition is None else exp.and_(exp.Paren(this=aggregate.condition.copy()), not_null)
         counted = conditions.place(both)
         places: tuple[int, ...] = ()
         text = core.canonical(aggregate.arguments[0])
+        # a sum of the same argument may give this count, which is why the argument's place is kept
         if text in arguments.texts:
             places = (arguments.texts.index(text),)
     else:

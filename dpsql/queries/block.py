@@ -64,6 +64,7 @@ class Block:
 
     def by_unit(self) -> bool:
         """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
+        # a key that some grouping set leaves out puts people together there
         whole = {i for grouping in self.sets for i in grouping if all(i in each for each in self.sets)}
         return any(self._copies(self.keys[i], lambda relation: relation.telling) for i in whole)
 
@@ -220,6 +221,7 @@ class Block:
             column = exp.Column(this=identifier(f"a{self._aggregate(node)}"))
             return exp.cast(column, "HUGEINT", dialect="duckdb") if counts_if(node) else column
         if isinstance(node, exp.Column):
+            # DuckDB lets HAVING, QUALIFY and ORDER BY name items
             if aliases and not node.table and fold(node.name) in self.aliases:
                 return node.copy()
             if not aliases and not node.table and fold(node.name) in self.aliases and not self._is_column(node):
@@ -232,6 +234,7 @@ class Block:
             if isinstance(node, exp.In):
                 node.set("this", self._post(node.this, aliases=aliases))
             return node
+        # all that is left is made of keys and aggregates, or refused further down
         out = node.copy()
         for name, value in node.args.items():
             if isinstance(value, exp.Expression):
@@ -254,6 +257,7 @@ class Block:
         for name, value in node.args.items():
             if name == "this":
                 inner = value.copy()
+                # the window function itself stays: only what it is computed from becomes columns of the answer
                 called = inner.this if isinstance(inner, exp.Filter) else inner
                 arguments = (value.this if isinstance(value, exp.Filter) else value).expressions
                 called.set("expressions", [e if isinstance(e, exp.Star) else self._post(e, aliases=aliases) for e in arguments])
@@ -284,6 +288,7 @@ class Block:
             asked.function, tuple(map(self._unaliased, asked.arguments)),
             None if asked.condition is None else self._unaliased(asked.condition), asked.quantiles, asked.listed, asked.bounds,
         )
+        # a unit counts once here: the noise of this count does not grow with its rows
         if written.function == "count_distinct" and self._is_unit(written.arguments[0]):
             written = Aggregate("count_units", (), written.condition)
         text = written.key(self.canonical)
@@ -313,6 +318,7 @@ class Block:
         tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
         names = {fold(item.alias_or_name) for item in [*tables, *query.find_all(exp.Subquery)]}
         headers = [self._columns_of(table) for table in tables]
+        # of a relation with unknown columns any name may be one
         if self.columns is None or any(columns is None for columns in headers):
             return True
         known = {name for columns in headers for name in columns or ()}
@@ -334,12 +340,14 @@ class Block:
         for part in [*([where] if where is not None else []), *self.keys]:
             for column in public_rows.own_columns(part):
                 table, name = fold(column.table), fold(column.name)
+                # a name of an item, or of a relation or column of this SELECT, means that one
                 if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
                     continue
                 reads = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
                 near = [] if column.table else difflib.get_close_matches(name, sorted(self.columns), 1, 0.6)
                 if self._stands_around(column):
                     advice = f"Columns of a query around it can't be used: {_CORRELATED}"
+                # a misspelt column is far more frequent than a correlated query
                 elif near:
                     advice = f"there is no such column; did you mean {near[0]}? ({reads})"
                 elif self.node.find_ancestor(exp.Select) is None:
@@ -407,6 +415,7 @@ class Block:
                     continue
                 if fold(table.name) in ctes:
                     refuse(f"WITH {table.name}", "two of that name are used together; rename one", cte.node)
+                # the ones that it uses itself come before it
                 visit(cte.node.this, cte.known)
                 ctes[fold(table.name)] = cte.node
 

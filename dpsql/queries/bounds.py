@@ -63,6 +63,7 @@ class Known:
         """Return the range of an expression with what is known about it as a whole."""
         if self.limits:
             value = meet(value, self._limit(node))
+        # a bound that the call states holds whatever the expression is made of, but not of another sort of values
         if self.given and (stated := self.given.get(canonical(node, qualified=False))) is not None:
             sort = stated.sort if value.sort == "unknown" else value.sort
             same = alike(sort, stated.sort)
@@ -76,6 +77,7 @@ class Known:
         if own is not None or not isinstance(node, exp.Column):
             return own
         name = canonical(node, qualified=False)
+        # a bare name limits every qualifier of it
         if node.table:
             return self.limits.get(name)
         same = [limit for limited, limit in self.limits.items() if limited.endswith(f".{name}") and _is_name(limited)]
@@ -207,17 +209,21 @@ class _Extents:
         while isinstance(right, exp.Paren):
             right = right.this
         step = interval_of(right)
+        # an interval has no range of its own: it moves the range of the date
         if step is not None:
             return self._shift(node, left, step)
         operand = self(right)
+        # where no row can be, there is no value
         if left.empty or operand.empty:
             return NOTHING
         if left.sort in TEMPORAL or operand.sort in TEMPORAL:
             return _dates(node, left, operand)
+        # only a constant exponent has a range that is worth something
         if isinstance(node, exp.Pow):
             return ranges.power(left, operand.lower) if operand.lower == operand.upper else NUMBER
         if "time" in (left.sort, operand.sort):
             return UNKNOWN
+        # a quotient or a remainder is a number whatever it is of
         if "unknown" in (left.sort, operand.sort) and not isinstance(node, exp.Mod | exp.Div):
             return UNKNOWN
         return _ARITHMETIC[type(node)](left, operand)
@@ -241,6 +247,7 @@ class _Extents:
             inside = known.with_limits(limits_of(condition, before, "true"))
             covered = hull(covered, _Extents(inside)(branch.args["true"]))
             known = known.with_limits(limits_of(condition, before, "untrue"))
+        # without ELSE the rest is NULL, which is no value
         default = node.args.get("default")
         return covered if default is None else hull(covered, _Extents(known)(default))
 
@@ -281,6 +288,7 @@ class _Extents:
         bounds = range_of(name, self, arguments)
         if bounds is not None:
             return bounds
+        # inside of a subquery, aggregates and windows are functions of other rows' values
         combined = AGGREGATES.get(name) or WINDOWS.get(name)
         rule = None if combined is None else combined.range
         return rule(self, arguments) if rule is not None and (arguments or rule in WITHOUT_ARGUMENT) else UNKNOWN

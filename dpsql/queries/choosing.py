@@ -81,14 +81,14 @@ def with_grid(measure: Measure, most: int) -> Measure:
 
 
 def choose(
-    wanted: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
+    aggregates: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
     weights: Mapping[str, float],
 ) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
     """Return the measures, a weight for each of their blocks, and which one chooses groups.
 
     Parameters
     ----------
-    wanted : sequence of Wanted
+    aggregates : sequence of Wanted
     arguments : mapping
         What is known of each argument, by position.
     groups : int
@@ -102,12 +102,14 @@ def choose(
     """
     chosen: list[Measure] = []
     shares: list[float] = []
-    sums = _moments(wanted, arguments)
+    sums = _moments(aggregates, arguments)
+    # sums first: they may hold the counts that are asked for as well
     for measure, users in sums:
         chosen.append(measure)
         shares.append(max(weights.get(user.text, 1.0) for user in users))
     select: int | None = None
-    by_units = [w for w in wanted if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
+    by_units = [w for w in aggregates if w.function == "count_units" or (one_row and w.function == "count" and w.there is None)]
+    # numbers of units, and the one that private groups are chosen by, which has no condition
     for condition in dict.fromkeys([*([None] if selecting else []), *(w.condition for w in by_units)]):
         users = [w for w in by_units if w.condition == condition]
         if condition is None and selecting:
@@ -117,14 +119,17 @@ def choose(
             continue  # a count of rows, which the counts below give
         chosen.append(Measure("units", filter=condition, nulls=not distinct))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
-    for aggregate in wanted:
+    # the rest, each where nothing before gives it
+    for aggregate in aggregates:
         further = _other(aggregate, arguments, groups)
         if further is None or further in chosen or gives_count(aggregate, chosen, one_row=one_row):
             continue
         chosen.append(further)
         shares.append(weights.get(aggregate.text, 1.0))
+    # which groups there are may be all that is asked of public ones: then a count stands for it
     if not chosen:
         chosen, shares = [Measure("count")], [1.0]
+    # the levels of a tree have equal parts of its share
     blocks = [share / len(measure.lengths) for measure, share in zip(chosen, shares, strict=True) for _ in measure.lengths]
     return tuple(chosen), tuple(blocks), select
 
@@ -147,22 +152,24 @@ def counts(aggregate: Wanted, measure: Measure, *, one_row: bool) -> bool:
     return measure.kind == "count" and measure.filter == aggregate.there
 
 
-def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
+def _moments(aggregates: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
     """Return the vectors of sums, and which aggregates use each."""
     users: dict[tuple[tuple[int, ...], int | None], list[Wanted]] = {}
-    for aggregate in wanted:
+    for aggregate in aggregates:
         if aggregate.function in FIRST | SECOND | PAIRS:
             users.setdefault((aggregate.arguments, aggregate.condition), []).append(aggregate)
-    rows = {aggregate.condition for aggregate in wanted if aggregate.function == "count" and aggregate.there is None}
+    rows = {aggregate.condition for aggregate in aggregates if aggregate.function == "count" and aggregate.there is None}
     vectors = []
+    # aggregates of the same arguments under the same filter are read off one vector
     for (places, condition), those in users.items():
         variables = tuple(variable(place, arguments[place]) for place in places)
         functions = {aggregate.function for aggregate in those}
         degree = 1 if functions.isdisjoint(SQUARED) else 2
         with_rows = condition in rows
-        alike = [aggregate for aggregate in wanted if aggregate.arguments == places and aggregate.condition == condition]
+        alike = [aggregate for aggregate in aggregates if aggregate.arguments == places and aggregate.condition == condition]
         with_values = any(aggregate.there is not None for aggregate in alike)
         lone = functions == {"sum"} and not with_rows and not with_values
+        # a sum alone needs no count beside it: one counter has all of its loss
         if lone:
             vectors.append((Measure("scaled", variables, filter=condition), those))
         else:
@@ -189,6 +196,7 @@ def _other(aggregate: Wanted, arguments: Mapping[int, Argument], groups: int) ->
         known = arguments[aggregate.arguments[0]]
         over = variable(aggregate.arguments[0], replace(known, learned=None) if known.declared else known)
         return Measure("tree", (over,), filter=aggregate.condition, levels=choose_levels(over, groups))
+    # each declared value has a counter; rows with others count together where their values may be shown
     if aggregate.function in LISTED:
         known = arguments[aggregate.arguments[0]]
         has_rest = known.open and aggregate.function in ("mode", "histogram") and known.text

@@ -43,6 +43,7 @@ def cut(text: str) -> tuple[str, dict[str, Any]]:
     read = tokens(text)
     out, at = list(text), 0
     while at < len(read) - 1:
+        # a WITH that is no clause of GoogleSQL begins a CTE, or stands elsewhere
         if fold(read[at].text) != "with" or fold(read[at + 1].text) not in _CLAUSES or (at and fold(read[at - 1].text) != "select"):
             at += 1
             continue
@@ -53,6 +54,7 @@ def cut(text: str) -> tuple[str, dict[str, Any]]:
                 if options.setdefault(name, value) != value:
                     raise ArgumentError("sql", f"{name} = {value}", f"another clause of the text says {options[name]}; say it once")
             last = end
+        # blanks keep the places of what follows, which errors name by line and column
         for place in range(read[at].start, read[last].end + 1):
             out[place] = out[place] if out[place] == "\n" else " "
         at = last + 1

@@ -52,6 +52,7 @@ class Relations:
         if known is None:
             known = Known(lambda column: self._column(lineage, column), given=self.given)
             for join in lineage.select.args.get("joins") or []:
+                # an outer join keeps rows for which its condition is not true
                 if join.args.get("on") is not None and not (join.side or join.method or join.kind not in ("", "INNER")):
                     known = narrowed(join.args["on"], known)
             known = narrowed(lineage.select.args.get("where"), known)
@@ -80,6 +81,7 @@ class Relations:
             ranges = [self.unstated(lineage, child) for child in _valued(node)]
         if all(unstated is None for unstated in ranges):
             return None
+        # a part of which nothing is stated counts as a whole, as far as it goes
         parts = [] if isinstance(node, exp.Column) else _valued(node)
         out = [of for unstated in ranges if unstated is not None for of in unstated]
         whole = [child for child, unstated in zip(parts, ranges, strict=False) if unstated is None]
@@ -149,12 +151,14 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
         if len(read) != 2 or read[0] is None or read[1] is None or not alike(read[0].sort, read[1].sort):
             way = f"wants two finite numbers, two ISO dates or two times of day: {argument} := {{'{text}': [0, 100]}}"
             raise ArgumentError(f"{argument}[{text!r}]", pair, way)
+        # bounds are kept as doubles: an integer that is none would be moved unseen
         for value in ends:
             exact = isinstance(value, int) and value not in _ENDS_OF_TYPES and abs(value) < HUGE
             near = neighbours(value) if exact else None
             if near is not None:
                 advice = f"{value} is no number of double precision, in which bounds are kept: take {near}"
                 raise ArgumentError(f"{argument}[{text!r}]", pair, advice)
+        # the hull has the larger end last; where that is the first one, they were given the wrong way round
         limits = hull(read[0], read[1])
         if limits.upper == read[0].upper:
             raise ArgumentError(f"{argument}[{text!r}]", pair, "wants the lower bound first, and an upper bound above it")

@@ -61,6 +61,7 @@ def range_of_values(sql_type: str, values: Sequence[object]) -> Range:
     else:
         points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in values]
     readable = [p for p in points if p is not None]
+    # a value that is no value of its type says nothing, so all that the type may have is taken
     if len(readable) < len(points):
         return range_of_type(sql_type)
     if typed.sort in (*TEMPORAL, "time"):

@@ -94,6 +94,7 @@ class Estimates:
         for i, share in enumerate(aggregate.quantiles):
             for pick in self.query.picking:
                 if pick.place == place and pick.share == Fraction(repr(share)) and len(pick.found) == len(columns):
+                    # a pick is worth more than the tree only where a group has rows enough
                     near = trusted(pick, self.tree(place).count) & ~np.isnan(columns[:, i])
                     columns[near, i] = pick.values()[near]
         return columns if aggregate.listed else columns[:, 0]
@@ -127,6 +128,7 @@ class Estimates:
         places = self.find(aggregate)
         if not places:
             raise ReleaseError(f"{aggregate.text} is not in the release")
+        # a count may be in several measures, and is the mean of all
         if aggregate.function == "count":
             return np.rint(self.count(aggregate))
         place, measure = places[0], self.query.measures[places[0]]
@@ -153,12 +155,14 @@ class Estimates:
         if aggregate.function == "sum":
             low, high = certain.linear(self._value(aggregate), self._linear_deviation(aggregate), times)
             return sums.possible_sum(low, measure.variables[0]), sums.possible_sum(high, measure.variables[0])
+        # a mean is a quotient of two sums, in places between 0 and 1; then moved to the column's bounds
         if aggregate.function in _MEANS:
             sums_held, variable = self.moments(place), measure.variables[_MEANS[aggregate.function]]
             ends = certain.mean(sums_held.cells, sums_held.places[:, _MEANS[aggregate.function]], sums_held.noise, times)
             null = np.isnan(sums.estimate(aggregate.function, sums_held))
             low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
+        # a few rows do not show in the counters, so on its own side an extreme may be anything to the bound
         if aggregate.function in EXTREMES:
             tree, bounds = self.tree(place), measure.variables[0]
             low, high = confident(tree, 0.0 if aggregate.function == "min" else 1.0, times)
@@ -167,6 +171,7 @@ class Estimates:
             else:
                 high = np.full_like(high, bounds.upper)
             return np.where(tree.some, low, np.nan), np.where(tree.some, high, np.nan)
+        # each share has an interval of its own
         if aggregate.quantiles:
             tree = self.tree(place)
             ends_of_shares = [confident(tree, share, times) for share in aggregate.quantiles]
@@ -177,6 +182,7 @@ class Estimates:
 
     def _linear_deviation(self, aggregate: Wanted) -> float:
         """Return the standard deviation of an aggregate that is linear in the counters: one of `LINEAR`."""
+        # the noise of different blocks is independent
         weights = self._weights(aggregate) or {}
         return math.sqrt(sum(self.deviation(block) ** 2 * float((w**2).sum()) for block, w in weights.items()))
 
@@ -186,6 +192,7 @@ class Estimates:
         above, below = (None if aggregate.function == "count_distinct" else self._weights(aggregate) for aggregate in (over, under))
         if above is None or below is None:
             return None
+        # of the numerator, of both together, of the denominator: they share the noise of the blocks that both use
         variance = [0.0, 0.0, 0.0]
         for block in {*above, *below}:
             noise = self.deviation(block) ** 2
@@ -202,6 +209,7 @@ class Estimates:
     def _weights(self, aggregate: Wanted) -> dict[int, FloatArray] | None:
         """Return by which weights an aggregate is made of the counters of blocks, where it is linear in them."""
         if aggregate.function == "count":
+            # of a count: that of each measure by inverse variance
             shares, weights_of = [], {}
             for place in self.find(aggregate):
                 measure = self.query.measures[place]
@@ -221,6 +229,7 @@ class Estimates:
         variable = measure.variables[0]
         if measure.kind == "scaled":
             return {block: np.full(1, variable.magnitude / measure.grid)}
+        # a sum is the count times the lower bound, and the sum of the places times the span
         weights = (variable.lower + variable.span * self.moments(place).places[:, 0]) / measure.grid
         return {block: np.append(weights, np.zeros(measure.lengths[0] - weights.size))}
 
@@ -237,6 +246,7 @@ class Estimates:
         if not aggregate.quantiles or aggregate.function in LISTED:
             return None
         tree = self.tree(self.find(aggregate)[0])
+        # a quantile near an end has few rows beyond it
         nearer = min(min(share, 1.0 - share) for share in aggregate.quantiles)
         return np.asarray(2.0 * nearer * tree.count >= CROWDED * max(tree.deviation, 1e-9))
 

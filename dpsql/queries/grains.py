@@ -36,6 +36,7 @@ def grain_of(column: exp.Column) -> str | None:
     node: exp.Expression = column
     while isinstance(node.parent, exp.Paren) or _moves_days(node):
         node = node.parent or node
+    # brackets and whole days do not change which unit a function sees
     outer = node.parent
     if isinstance(outer, exp.Extract):
         return grain_of_part(outer.this.name.lower())
@@ -104,6 +105,7 @@ def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) ->
         return any(may_be_null(node.args[k], nullable) for k in ("this", "low", "high"))
     if isinstance(node, exp.In):
         return any(may_be_null(n, nullable) for n in (node.this, *node.expressions))
+    # a division is NULL where the divisor is zero; a constant other than zero is not
     divisor = node.expression if isinstance(node, exp.Div | exp.IntDiv | exp.Mod) else None
     if isinstance(divisor, exp.Literal) and divisor.name.strip("0."):
         return may_be_null(node.this, nullable)

@@ -85,6 +85,7 @@ class InnerValues:
         origin = lineage.origin(column)
         parts = [leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
         universes = [p for p in parts if p is not None]
+        # one source of which nothing is known, or of another type, leaves the whole unknown
         if not universes or len(universes) < len(parts) or any(f.sql_type != universes[0].sql_type for f in universes):
             return None
         values = [v for f in universes for v in f.values or ()]
@@ -103,6 +104,7 @@ class InnerValues:
         inside, node = part.inside, part.expression
         known, where = self.universes(inside), inside.select.args.get("where")
         bounds = extent(node, self.relations.known(inside))
+        # what stands around a value without changing which values there are
         while isinstance(node, exp.Paren | _AROUND):
             node = node.this
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
@@ -110,6 +112,7 @@ class InnerValues:
             return self._one_of(part, node, name, bounds)
         if name in COUNTS:
             return Universe("BIGINT", None, bounds, nullable=False)
+        # a column that is handed on has the values that it had; WHERE may leave fewer of them
         if isinstance(node, exp.Column):
             universe = known(node)
             if universe is None or universe.values is None or where is None:
@@ -118,6 +121,7 @@ class InnerValues:
         bare = self.universes(inside, bare=True)  # of WHERE, which stands beside no summaries
         groups = public_groups(self.cursor, [node], known, where, MOST_LISTED, bare=bare)
         nullable = _adds_null(inside.select)
+        # the list is computed by DuckDB from the public lists of what the expression is made of
         if groups:
             text = f"SELECT CAST(k0 AS VARCHAR) FROM ({groups.sql}) ORDER BY k0 ASC NULLS LAST"  # noqa: S608 -- generated
             values = [row[0] for row in self.cursor.execute(text).fetchall()]

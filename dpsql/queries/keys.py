@@ -117,12 +117,15 @@ class KeyValues:
 
     def groups(self, keys: list[exp.Expression]) -> Groups:
         """Return the groups; see :func:`public_groups`."""
+        # one column has one name from here on
         _qualify([*keys, *([self.condition] if self.condition is not None else [])])
         for key in keys:
             for column in key.find_all(exp.Column):
                 self.universe(column)
+        # values that WHERE lets through: bounds of it can make a list finite
         self.known = narrowed(self.condition, self._range)
         self._columns(keys)
+        # keys are functions of atoms now, each of which has its values in a list
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
         with_other = tuple(i for i, key in enumerate(keys) if self._has_other(key))
@@ -130,6 +133,7 @@ class KeyValues:
             text if isinstance(key, exp.Column) else self._without_label(key, text, shown=i in with_other)
             for i, (key, text) in enumerate(zip(keys, listed, strict=True))
         ]
+        # which atoms each key depends on: keys that share one have to be listed together
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         combined = self._combined()
         filters = [*self._filters(), *combined]
@@ -139,6 +143,7 @@ class KeyValues:
         for together in self._components(sets):
             names = sorted(frozenset().union(*(sets[i] for i in together)))
             parts.append((together, self._select([(i, listed[i]) for i in together], names, filters)))
+        # counted before anything is listed: the product may be far too many
         total = 1
         for _, text in parts:
             total *= self._count(text)
@@ -154,6 +159,7 @@ class KeyValues:
             if self.universe(column).open and not self._tested(column)
             and (i not in with_other or (key is not column and shared.count(canonical(column)) > 1))
         }
+        # groups are public, so rows in none of them are said, and never looked for
         strays = {column.name: None for key in keys for column in key.find_all(exp.Column) if self._strays(column)}
         return Groups(sql, tuple(types), total, other=with_other, lost=tuple(lost), strays=tuple(strays))
 
@@ -188,6 +194,7 @@ class KeyValues:
         """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
         for name, universe in list(self.universes.items()):
             nodes = [c for key in keys for c in key.find_all(exp.Column) if canonical(c) == name]
+            # values of WHERE alone are not listed: it filters, and no group is made of it
             if not nodes:  # of WHERE alone
                 continue
             limited = replace(universe, range=extent(nodes[0], self.known))
@@ -235,11 +242,13 @@ class KeyValues:
             return _reference(self.atoms[key])
         nullable = may_be_null(node, lambda column: self.universe(column).nullable)
         function = called(node)
+        # a condition has two values, and NULL where a part of it may be NULL
         if isinstance(node, _BOOLEAN) or (function is not None and function.range is TRUTH):
             self.type_of(node)  # checked like every part
             values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
             return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
         bounds = extent(node, self.known)
+        # a number rounded to digits, between bounds, is a grid
         digits = _digits(node) if function is not None and function.grid else 0
         if bounds.finite and (bounds.whole or digits > 0) and bounds.sort in ("number", "integer", "date"):
             sql_type = self.type_of(node)
@@ -251,6 +260,7 @@ class KeyValues:
                 listed = None
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
+        # the beginnings of units between two dates
         if function is not None and function.name == "date_trunc" and bounds.finite and bounds.sort == "timestamp":
             sql_type = self.type_of(node)
             listed = self._truncations(node.expressions[0].name, sql_type, Universe("TIMESTAMP", None, bounds, nullable))
@@ -314,6 +324,7 @@ class KeyValues:
         out = []
         for table in self.together:
             atoms = [self.atoms[name] for name in table.columns if name in self.atoms]
+            # a column that is listed as a part of a key has no atom of its own to compare
             if len(atoms) < len(table.columns) or any(atom.sql_type == "TIMESTAMP" for atom in atoms):
                 continue
             rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in table.rows)
@@ -348,6 +359,7 @@ class KeyValues:
             own = canonical(column)
             same = [part for part in conditions if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
             return not any(self._decides(part) for part in same)
+        # without a list: whether the condition itself lets nothing pass beyond the declared bounds
         asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self._outline(node).sql_type)))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
 
@@ -383,6 +395,7 @@ class KeyValues:
         groups: list[tuple[list[int], frozenset[str]]] = []
         for i, names in enumerate(sets):
             joined, rest = ([i], names), []
+            # a key that shares columns with two groups joins them
             for group in groups:
                 if group[1] & joined[1]:
                     joined = (group[0] + joined[0], group[1] | joined[1])
@@ -391,6 +404,7 @@ class KeyValues:
             groups = [*rest, joined]
         out: list[list[int]] = []
         for together, names in groups:
+            # apart, they have combinations that cannot be; that is allowed, and the groups are empty
             few = self._combinations(names) <= self.most
             out += [together] if few else [[i] for i in together]
         return out

@@ -75,6 +75,7 @@ class Lineage:
         """Return where a column comes from; None where that is not clear."""
         parts = [fold(part.name) for part in column.parts]
         if len(parts) == 1:
+            # a bare name may be of the relation whose columns are not known
             if any(item.columns is None for item in self.items):
                 return None
             origins = [item.columns[parts[0]] for item in self.items if item.columns and parts[0] in item.columns]

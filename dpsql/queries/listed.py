@@ -49,6 +49,7 @@ def _check(column: exp.Column, text: str, lineage: Lineage, facts: Facts) -> Non
         listed += map(str, attribute.categories)
     if not listed or not text or text in listed:  # tools ask for the empty text beside NULL: no typing error
         return
+    # a misspelt value is shown what it may have been; else the first ones
     near = difflib.get_close_matches(text.lower(), [value.lower() for value in listed], 3, 0.6)
     known = [value for value in listed if value.lower() in near] or listed[:_SHOWN]
     more = "" if len(known) < _SHOWN or len(listed) <= _SHOWN else ", ..."

@@ -106,6 +106,7 @@ def _compared(kind: type[exp.Expression], node: exp.Expression, other: exp.Expre
     upper = bounds.upper if kind in (exp.LT, exp.LTE, exp.EQ, exp.NullSafeEQ) else INF
     if bounds.sort == "number" and upper < INF and kind not in (exp.EQ, exp.NullSafeEQ) and not _constant(other):
         upper = INF  # the other side may be NaN, than which everything is smaller
+    # strictly below a whole number is at most the one before it
     same = own.sort == bounds.sort or not {own.sort, bounds.sort} & {*TEMPORAL}
     if kind in (exp.LT, exp.GT) and own.whole and bounds.whole and same:
         lower, upper = lower + 1, upper - 1

@@ -65,6 +65,7 @@ def _in_one_form(tree: exp.Expression, type_of: TypeOf, alternatives: bool) -> e
         if form is not node:
             node.replace(form)
         above = form.parent
+        # NOT (a OR b) becomes NOT a IN (...), without the brackets that OR needed
         listed = type(node) is exp.Or and type(form) in (exp.In, exp.EQ)
         if listed and isinstance(above, exp.Paren) and isinstance(above.parent, exp.Not):
             above.replace(form)
@@ -78,6 +79,7 @@ def _in_one_form(tree: exp.Expression, type_of: TypeOf, alternatives: bool) -> e
 def _kinds(tree: exp.Expression, type_of: TypeOf) -> Kinds:
     """Return what tells the types that a column has in the tables that have one of that name; none of other operands."""
     tables = list(tree.find_all(exp.Table))
+    # a list or a function has columns of which the catalog knows nothing
     if any(not isinstance(table.this, exp.Identifier) for table in tables) or tree.find(exp.Unnest, exp.Values, exp.Lateral):
         return lambda node: frozenset()
     aliases = {fold(alias.alias) for alias in tree.find_all(exp.Alias)}
@@ -140,6 +142,7 @@ def _alternatives(node: exp.Expression, kinds: Kinds) -> exp.Expression:
             others.append(_joined(_in_order(part)) if isinstance(part, exp.And) else part)
             continue
         equalities.setdefault((canonical(subject), kind), (subject, []))[1].extend(constants)
+    # all that is said of one expression is one list, so that the order of OR does not matter
     parts = [*others, *(_equal(subject, constants) for subject, constants in equalities.values())]
     return _joined([parts[i] for i in _order(parts)], exp.Or)
 
@@ -217,6 +220,7 @@ def _typed(node: exp.Literal, above: exp.Expression, kinds: Kinds) -> exp.Expres
     if type(above) not in (exp.EQ, exp.NEQ, *_FLIPPED, exp.Between) or len(others) != 1:
         return node
     kind = next((word for word in _WRITTEN_AS if kinds(others[0]) == {word}), None)
+    # another spelling of a date is left to DuckDB, which may refuse it
     if kind is None or _WRITTEN_AS[kind].fullmatch(node.name) is None:
         return node
     try:

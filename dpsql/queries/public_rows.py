@@ -36,6 +36,7 @@ def prune(node: exp.Expression) -> None:
     """Leave out the CTEs of a query and of those inside of it that nothing uses."""
     for clause in list(node.find_all(exp.With)):
         left: list[exp.Expression] = []
+        # what the query reads, apart from the clause
         named = _names(clause.parent, clause)
         for cte in reversed(clause.expressions):  # those behind may use those before
             if fold(cte.alias) in named:
@@ -65,6 +66,7 @@ def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
     for join in node.args.get("joins") or []:
         item, here = join.this, rows.get(id(join.this), False)
         using = [name.name for name in join.args.get("using") or []]
+        # rows that meet nobody have no unit and are not counted: a join that keeps them is an inner one here
         if join.side == "RIGHT" and seen and not here:
             _inner(node, join, item, using)
         elif join.side == "LEFT" and not seen and here and len(public) == 1:
@@ -81,6 +83,7 @@ def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequ
     for name in dict.fromkeys(compared):  # a row that meets another one has no NULL there
         column = exp.Column(this=identifier(name), table=identifier(public.alias_or_name))
         node.where(exp.Not(this=exp.Is(this=column, expression=exp.Null())), copy=False)
+    # USING gives one column of two: as an inner join it is the public side's, which is the same
     names = {fold(name) for name in using}
     for part in ("expressions", "where", "group", "having", "qualify", "order"):
         for value in _listed(node.args.get(part)):
@@ -129,6 +132,7 @@ def _write_out(node: exp.Select, item: exp.Expression) -> None:
             raise ArgumentError("sql", f"a list of {len(rows)} rows", f"at most {MOST_LISTED}; make a table of longer ones")
         table_alias = listed.args.get("alias")
         names = [c.name for c in table_alias.args.get("columns") or []] if isinstance(table_alias, exp.TableAlias) else []
+        # columns without a name in AS have DuckDB's
         names += [_default(listed, place) for place in range(len(names), len(rows[0]))]
         union: exp.Expression | None = None
         for row in rows:

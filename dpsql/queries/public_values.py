@@ -69,6 +69,7 @@ def _value(node: exp.Subquery, context: Context, facts: Facts) -> exp.Expression
     value, kind = rows[0] if rows else (None, "")
     if value is None:
         return exp.Null()
+    # written as people write it, so that the question is the same as with the constant
     if kind == "VARCHAR":
         return exp.Literal.string(value)
     if kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT") and value.isdecimal():

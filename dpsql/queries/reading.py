@@ -68,12 +68,15 @@ def read(context: Context, call: QueryCall) -> Read:
     text = plainly(text)
     call = _with(call, options)
     tree = _tree(text)
+    # DuckDB's own parser has to understand the text as sqlglot does: what is checked is what would run
     agree(context.cursor, text, tree)
     tree = _selected(tree)
     named = duckdb_names(context.cursor)
+    # all names of the text are looked up in the catalog at once
     own = {cte.alias for cte in tree.find_all(exp.CTE)}
     catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in own)
     facts = facts_of(context)
+    # spellings of tools, lists of groups and public constants: from here on the text is plain
     tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)
 
@@ -86,12 +89,14 @@ def read(context: Context, call: QueryCall) -> Read:
         return [[asked(core, places, qualified) for places in core.sets] for core in query.cores]
 
     try:
+        # releases of before there was one form, or of the form before, are to be found again
         as_written = tree.copy()
         former = one_form(tree.copy(), named, facts.type_of, False)
         tree = one_form(tree, named, facts.type_of)
         forms = [form for form in (as_written, former) if form != tree]
         if as_written == former:
             forms = forms[:1]
+        # the cores are what is bought; the rest is computed from the released numbers
         query = split(tree, facts, named)
         for table in query.public:
             facts.qualify(table)
@@ -101,6 +106,7 @@ def read(context: Context, call: QueryCall) -> Read:
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 
+    # GoogleSQL's clause may name the unit, and has to name the right one
     unit = options.get("privacy_unit")
     for core in query.cores:
         if unit is not None and unit not in core.units:
@@ -108,6 +114,7 @@ def read(context: Context, call: QueryCall) -> Read:
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
     questions: list[list[Asked]] = []
     for asked_so in [*older, asks(query)]:  # each form knows the one before it
+        # where a form is split otherwise, its aggregates cannot be told apart one by one
         if _shape(questions) == _shape(asked_so):
             pairs = zip(asked_so, questions, strict=True)
             questions = [[replace(question, written=former) for question, former in zip(*pair, strict=True)] for pair in pairs]
@@ -139,6 +146,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
         try:
             split(tree.copy(), facts)
         except FirstAsked as first:
+            # the split was of a copy: the same subquery in the tree itself gets the mark
             node = next((subquery for subquery in tree.find_all(exp.Subquery) if subquery == first.node), None)
             if node is None or len(texts) >= MOST_FIRST:
                 raise ArgumentError("adaptive", True, f"at most {MOST_FIRST} scalar subqueries are answered first") from None
@@ -226,6 +234,7 @@ def _tree(text: str) -> exp.Expression:
     if len(trees) != 1:
         raise UnsupportedQuery(f"{len(trees)} statements", "one SELECT is answered at a time")
     tree: exp.Expression = trees[0]
+    # brackets around the whole text are nothing
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Select | exp.SetOperation | exp.Subquery):
         tree = tree.this
         tree.parent = None
@@ -235,6 +244,7 @@ def _tree(text: str) -> exp.Expression:
     if isinstance(tree, exp.Summarize | exp.Describe):
         way = "dp_query and dp_summarize answer it" if isinstance(tree, exp.Summarize) else "dp_query answers it, free"
         raise UnsupportedQuery(tree.key.upper(), f"{way}; here only SELECT can be")
+    # which values become columns must not follow from the data
     if isinstance(tree, exp.Pivot):
         if any(not isinstance(condition, exp.In) for condition in tree.expressions) and not tree.unpivot:
             way = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"

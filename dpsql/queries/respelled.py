@@ -67,6 +67,7 @@ def _unbracketed(select: exp.Select) -> None:
     if inner:
         joins = [*inner, *joins]
     elif joins and joins[0].kind in ("", "INNER", "OUTER") and joins[0].side in ("", "LEFT") and not joins[0].method:
+        # FROM c JOIN (a JOIN b): the bracket goes first, and c is joined to it, from the other side
         then, inside = chain(joins[0].this)
         if inside:
             side = "RIGHT" if joins[0].side == "LEFT" else None

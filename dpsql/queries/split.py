@@ -43,6 +43,7 @@ def split(
     """
     splitter = _Splitter(facts, named)
     relation = splitter.relation(tree, {})
+    # the two ways to ask for persons have words of their own
     if relation.kind == "rows" and any(tree.find_all(exp.Group)):
         keys = sorted(relation.keys - relation.units)
         what = f"GROUP BY {keys[0]}, a key or the column of a link," if keys and not relation.units else "GROUP BY the privacy unit"
@@ -137,6 +138,7 @@ class _Splitter:
         if {left.kind, right.kind} >= {"rows", "answer"} or {left.kind, right.kind} == {"rows", "public"}:
             refuse(node.key.upper(), "one side has rows of people, the other has not; aggregate both sides", node)
         if left.kind == "rows":
+            # a column tells the person only where it does so in both sides
             keys = left.telling if right.telling else frozenset()
             return Relation("rows", left.columns, left.units if right.units else frozenset(), keys)
         return Relation("answer" if "answer" in (left.kind, right.kind) else "public", left.columns)
@@ -152,6 +154,7 @@ class _Splitter:
         for cte in clause.expressions:
             if fold(cte.alias) in named:
                 refuse(f"WITH {cte.alias}", "another relation of that name is used before it; give this one another name", cte)
+            # a name that was read as a table must not become a CTE behind it
             named |= {fold(table.name) for table in cte.this.find_all(exp.Table) if fold(table.name) not in scope}
             relation = renamed(cte, self.relation(cte.this, scope))
             scope[fold(cte.alias)] = Cte(cte, relation, dict(scope))
@@ -165,6 +168,7 @@ class _Splitter:
         node.set("expressions", [self._named(item) for item in node.expressions])
         items = self._items(node, known)
         kinds = {relation.kind for _, relation in items}
+        # over answers and public tables it belongs to the outer statement, as it is
         if "rows" not in kinds:
             kinds |= {self.relation(inner, known).kind for inner in subqueries(node)}
             if "rows" in kinds:
@@ -176,6 +180,7 @@ class _Splitter:
             refuse("FROM", f"rows beside an aggregate of rows: {BESIDE}", node)
         columns, units, keys = output(node, items)
         block = Block(self, node, items, known)
+        # groups that are persons are rows still: an aggregate further out has to put them together
         if not block.aggregated(units | keys) or block.by_unit():
             block.no_scalar_subqueries(alone=True)
             return Relation("rows", columns, units, keys)
@@ -197,6 +202,7 @@ class _Splitter:
         listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
         relations = [(item, self.relation(item, known)) for item in listed]
         if any(relation.kind == "rows" for _, relation in relations):
+            # what it changes are the relations themselves, so they are listed anew
             public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in relations])
             listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
         return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, relations, strict=True)]

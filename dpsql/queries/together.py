@@ -47,11 +47,13 @@ class Together:
         """
         columns = {canonical(column): column for key in keys for column in key.find_all(exp.Column)}
         joins = select.args.get("joins") or []
+        # an outer join has rows that are in no public table's list
         if not joins or any(join.side or join.method or join.kind not in ("", "INNER", "CROSS") for join in joins):
             return []
         start = select.args.get("from_") or select.args.get("from")
         where = select.args.get("where")
         conditions = conjuncts(where.this) if where is not None else []
+        # ON and USING say which columns are equal, as WHERE does
         for join in joins:
             conditions += conjuncts(join.args["on"]) if join.args.get("on") is not None else []
             for name in join.args.get("using") or []:
@@ -71,6 +73,7 @@ class Together:
         if self.facts(node).protected:
             return []
         own = {text: name for text, column in columns.items() if (name := self._own(node, column))}
+        # a key that is set equal to a column of the table has that column's values
         for condition in conditions:
             if isinstance(condition, exp.EQ):
                 for side, operand in ((condition.this, condition.expression), (condition.expression, condition.this)):
@@ -78,6 +81,7 @@ class Together:
                     if name and isinstance(operand, exp.Column):
                         own |= {text: name for text, column in columns.items() if self._same(column, operand)}
         rows = [text for condition in conditions if (text := self._condition(node, condition))]
+        # one column without a condition says no more than its own list
         if len(own) + bool(rows) < 2 or not own:
             return []
         listed = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in own.values())

@@ -122,6 +122,7 @@ def _shape(node: exp.Expression, column: exp.Column) -> Shape | None:
         return _field(node.this.name.lower(), node.expression, column)
     if isinstance(node, exp.Cast):
         return _of("cast", node.to.this, [node.this], column)
+    # factors in one order
     if isinstance(node, exp.Mul):
         sides = _of("*", "", [node.this, node.expression], column)
         return None if sides is None else (*sides[:2], *sorted(sides[2:], key=repr))
@@ -137,6 +138,7 @@ def _call(node: exp.Anonymous, column: exp.Column) -> Shape | None:
         return _field(arguments[0].name.lower(), arguments[1], column)
     if len(arguments) == 1:
         return _field(name, arguments[0], column)
+    # some tools cast to a timestamp before they write it as a text
     if name == "strftime":
         arguments[0] = _without_cast(arguments[0], _TIMESTAMPS)
     return _of("call", name, arguments, column)

@@ -65,6 +65,7 @@ def _joined(
     pair = None if key is None else _pair(join, alias, key)
     if key is None or pair is None or not _grouped(select, pair):
         return None
+    # where another column of the list is used, it is a relation to read and no mere list
     outputs = {fold(item.alias_or_name) for item in listed.expressions} - ({key} if join.args.get("using") else set())
     inside = {id(node) for node in join.walk()}
     for column in select.find_all(exp.Column, exp.Star):
@@ -108,9 +109,11 @@ def _where_lists(select: exp.Select, named: dict[str, exp.Expression], protected
         if not isinstance(listed, exp.Select) or not isinstance(column, exp.Column) or not _grouped(select, column):
             continue
         source = listed.args.get("from_") or listed.args.get("from")
+        # SELECT a FROM (SELECT a, count(*) ... GROUP BY a) is one step further out
         answer = listed if isinstance(listed.args.get("group"), exp.Group) else source.this.unnest() if source is not None else None
         if not isinstance(answer, exp.Select) or not isinstance(answer.args.get("group"), exp.Group):
             continue
+        # rows are not filtered by released numbers: groups are
         if _reads(listed, named, protected):
             _require(select, condition.copy())
             condition.replace(exp.true())

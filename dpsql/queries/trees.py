@@ -109,6 +109,7 @@ def output(
     known = True
     for item in node.expressions:
         inner = inner_of(item)
+        # COLUMNS(...) stands for names that are not known here
         if spreads(inner):
             known = False
             continue
@@ -125,6 +126,7 @@ def output(
             continue
         name = fold(item.alias) if isinstance(item, exp.Alias) else fold(shown_name(item))
         names.append(name)
+        # only a bare column is a copy of the unit: any function of it may put units together
         if isinstance(inner, exp.Column):
             table = fold(inner.table)
             for copies, told in ((units, [r.units for _, r in items]), (keys, [r.keys for _, r in items])):

@@ -26,7 +26,7 @@ def call_sql(aggregate: Wanted) -> str:
     return f"{aggregate.function}({', '.join(columns)})"
 
 
-def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], columns: Mapping[str, str]) -> list[str]:
+def types_of(cursor: duckdb.DuckDBPyConnection, aggregates: Sequence[Wanted], columns: Mapping[str, str]) -> list[str]:
     """Return the type of each aggregate; ``columns``: the types of the row source's columns.
 
     Raises
@@ -34,15 +34,16 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     ArgumentError
         DuckDB has no such aggregate for these types.
     """
-    if not wanted:
+    if not aggregates:
         return []
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns.items() if name[:1] == "a")
-    listed = ", ".join(f"{call_sql(aggregate)} AS a{place}" for place, aggregate in enumerate(wanted))
+    listed = ", ".join(f"{call_sql(aggregate)} AS a{place}" for place, aggregate in enumerate(aggregates))
     try:
         rows = cursor.execute(f"DESCRIBE SELECT {listed} FROM (SELECT {nulls or '1'})").fetchall()  # noqa: S608
     except duckdb.Error as error:
-        for aggregate in wanted if len(wanted) > 1 else ():
+        # which one is wrong is not in DuckDB's text
+        for aggregate in aggregates if len(aggregates) > 1 else ():
             types_of(cursor, [aggregate], columns)  # raises at the one that is wrong
         advice = f"DuckDB does not accept an aggregate ({first_line(error)})"
-        raise ArgumentError("sql", readable.aggregate(wanted[0].text), advice) from None
+        raise ArgumentError("sql", readable.aggregate(aggregates[0].text), advice) from None
     return [str(row[1]) for row in rows]

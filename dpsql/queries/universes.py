@@ -88,6 +88,7 @@ def _steps(universe: Universe) -> tuple[int, int, int] | None:
     if not bounds.finite or not (parsed.family in ("integer", "decimal") or universe.sql_type == "DATE"):
         return None
     units: int = 10**parsed.scale if parsed.family == "decimal" else 1
+    # beyond 2^53 a double is no longer every whole number
     if max(abs(bounds.lower), abs(bounds.upper)) * units > 2**53:
         return None
     first, last = math.floor(bounds.lower * units + 1e-6), math.ceil(bounds.upper * units - 1e-6)

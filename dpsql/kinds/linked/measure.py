@@ -108,6 +108,7 @@ def _groups(
         groups[child], spreads[child] = nested_classes.cut(units, deviation), nested_classes.spread(units)
     for child, table_ in enumerate(linked.tables):
         above = table_.parent
+        # where the numbers of the parent's rows differ more, its groups say more of these rows too
         if above and len(groups[above]) != 1 and spreads[above] > spreads[child]:
             groups[child], spreads[child] = (), spreads[above]
     return tuple(groups)

@@ -41,10 +41,12 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     mechanism = parameters["options"]["mechanism"]
     histograms, shares, part = _weights(unweighted, blocks, mechanism, parameters["options"]["fine"])
     count = len(blocks) + histograms.count
+    # once with every unit adding 1, to see how fine the weights can be for the sampler's largest scale
     in_units = _calibrated(protected, parameters, count, shares, 1)
     largest = MAXIMUM_SIGMA if mechanism == "gaussian" else MAXIMUM_LAPLACE_SCALE
     weight = weight_for(float(_SPARE * largest / max(in_units.scales)))
     _check_weight(unweighted, weight, parameters)
+    # then in these weights, which is what is charged
     calibration = _calibrated(protected, parameters, count, shares, weight)
     linked = replace(unweighted, blocks=blocks, weight=weight)
     release_plan = Plan(
@@ -119,6 +121,7 @@ def _check_size(linked: LinkedPlan) -> None:
         raise DomainError("there is nothing to measure: declare columns of the tables with dp_declare")
     cells = linked.most_cells
     if cells > MAX_CELLS or len(linked.blocks) > MOST_BLOCKS:
+        # the largest block is where coarser bins help most
         largest = max(zip(linked.lengths, linked.blocks, strict=True), key=lambda sized: sized[0])[1]
         where = {linked.tables[place[0]].name for place in (largest.left, largest.right) if place is not None}
         raise DomainError(

@@ -152,20 +152,23 @@ class _Builder:
         columns = {fold(column.name): column for column in alone.source.columns}
         keys, primary = self._keys(table, columns)
         link = None if hop is None else columns[fold(hop.column)].name
+        # keys and links are numbered anew, and say nothing: no domain of theirs is measured
         own = {fold(name) for name in (*keys, *([] if link is None else [link]))}
         if place == 0 and self._protected.protection.privacy_unit is not None:
             own.add(fold(self._protected.protection.privacy_unit))
         declared, without = alone.attributes()
         domain = Domain(tuple(attribute for attribute in declared.attributes if fold(attribute.name) not in own))
         self._left_out += [f"{table.name}.{column.name}" for column in without if fold(column.name) not in own]
-        ruled = in_force(self._context.cursor, alone, domain)
-        for one in ruled:
-            cells = effect(self._context.cursor, one.rule, domain).impossible
+        rules = in_force(self._context.cursor, alone, domain)
+        # a domain may have been declared anew since the rule was
+        for ruled in rules:
+            cells = effect(self._context.cursor, ruled.rule, domain).impossible
             if cells is not None and cells.all():
-                raise DomainError(f"rule {one.rule.text[:200]} of {table.name}: no value of the declared domain obeys it")
+                raise DomainError(f"rule {ruled.rule.text[:200]} of {table.name}: no value of the declared domain obeys it")
         written = {fold(name) for name in (*keys, *([] if link is None else [link]), *domain.names)}
         attributes = {attribute.name: attribute for attribute in domain.attributes}
-        kept_checks = {one.original for one in ruled if one.status == CHECK}
+        # a CHECK that became a rule is written in the copy
+        kept_checks = {ruled.original for ruled in rules if ruled.status == CHECK}
         constraints = Constraints(self._context.cursor, table)
         if constraints.others or any(rule.text not in kept_checks for rule in constraints.rules):
             self._notes.append(f"{table.name}: CHECK constraints over other than declared columns are not in the copy")
@@ -182,8 +185,8 @@ class _Builder:
             foreign=hop is not None and self._is_foreign(hop),
             columns=tuple(_column(c, attributes.get(c.name)) for c in alone.source.columns if fold(c.name) in written),
             domain=domain,
-            rules=tuple(one.rule.text for one in ruled),
-            checks=tuple(one.rule.text for one in ruled if one.status == CHECK),
+            rules=tuple(ruled.rule.text for ruled in rules),
+            checks=tuple(ruled.rule.text for ruled in rules if ruled.status == CHECK),
             order=None if hop is None else self._order(table, hop, domain),
         )
 
@@ -193,6 +196,7 @@ class _Builder:
         for place, table in enumerate(tables[1:], 1):
             kept = []
             for rule in across_of(self._alone(self._places[place])):
+                # tried alone: a rule that names a column without a domain cannot be joined
                 changed = replace(table, across=(rule.text,))
                 try:
                     LinkedPlan((*tables[:place], changed, *tables[place + 1 :]), (), 1).joined(place)
@@ -242,6 +246,7 @@ class _Builder:
             every = plan.every_rule(place)
             joined = plan.joined(place, every)
             shown = {flat.text: original.text for flat, original in zip(joined.rules, every, strict=True)}
+            # rules that share no column cannot contradict each other
             for some in together(joined.rules):
                 if contradicting(self._context.cursor, some, joined.domain):
                     listed = "; ".join(shown[rule.text] for rule in some)
@@ -250,6 +255,7 @@ class _Builder:
                         "rule back (dp_rule with remove := true), or declare other domains; "
                         f"FROM dp_domain('{table.source}') shows both"
                     )
+            # then those that count rows, of families of as many rows as the link allows
             contradiction = contradicted(self._context.cursor, plan.counted(place), joined.rules, joined.domain, table.most)
             if contradiction is not None:
                 way = "Take a rule back (dp_rule with remove := true), or declare other domains"
@@ -285,6 +291,7 @@ class _Builder:
 
     def _keys(self, table: TableId, columns: dict[str, OutputColumn]) -> tuple[list[str], str | None]:
         """Return the columns that are numbered anew, as the table spells them, and the PRIMARY KEY among them."""
+        # a key that no link refers to, and that is not the PRIMARY KEY, is a column like others
         referred = {fold(hop.parent_column) for hop in self._hops if hop is not None and hop.parent == table}
         primary = self._primary(table)
         keys = [column.name for name, column in columns.items() if name in referred or name == primary]
@@ -384,6 +391,7 @@ def places_of(
     check_root(context, protected)
     lineages = {key_of(lineage.table): lineage for lineage in tables_of(context, protected.source.table)}
     root = protected.source.table
+    # tables that were linked since are not the plan's
     below = [linked for table in planned[1:] if (linked := lineages.get(table.source)) is not None]
     builder = _Builder(context, protected, (root, *(lineage.table for lineage in below)), below)
     places: list[TableId] = []

@@ -56,6 +56,7 @@ class _Understood:
 
 
 def _understood(context: Context, asked: Asked, given: Mapping[str, Range]) -> _Understood:
+    # the same question is planned, rehearsed and bought: it is understood once
     key = ("understood", id(asked), tuple(sorted(given.items())))
     understood = context.known.get(key)
     if not isinstance(understood, _Understood):
@@ -124,6 +125,7 @@ class Asking:
         asked = self.asked
         parts = (asked.source, *asked.keys, *asked.arguments, *asked.conditions)
         for node in (division for part in parts for division in part.find_all(exp.Div, exp.IntDiv, exp.Mod, bfs=False)):
+            # inside of a subquery other rows are divided, of which WHERE here says nothing
             here = node.find_ancestor(exp.Select) in (None, asked.source)
             divisor = extent(node.expression, known if here else lambda column: None)
             if divisor.lower <= 0 <= divisor.upper:
@@ -137,6 +139,7 @@ class Asking:
     def arguments(self) -> dict[int, Argument]:
         """Return what is known of the arguments that need bounds or values."""
         known = self.relations.known(self.lineage)
+        # one argument serves several aggregates: bounds and values are those that all of them need
         needed: dict[int, set[str]] = {}
         for aggregate in self.asked.wanted:
             for place in aggregate.arguments:
@@ -147,11 +150,13 @@ class Asking:
             family = sqltypes.parse(self.types[f"a{place}"]).family
             if functions & _BOUNDED:
                 self._check_type(functions, text, family, place)
+            # between which bounds values are counted: those beyond them are moved
             limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
             listed = bool(functions & choosing.OF_VALUES)  # else it is not asked which values there are: that takes time
             values = self._values(node, family) if listed else None
             if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
                 values = whole_values(limits)
+            # an aggregate of listed values has a counter for each
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
                 way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
@@ -163,6 +168,7 @@ class Asking:
                 "open": listed and self._open(node), "strays": listed and self._strays(node),
             }
             self.partial += self._partial(functions & choosing.LISTED, text, traits)
+            # from here on: sums and quantiles, which need finite bounds
             bounded = bool(functions & _BOUNDED)
             self._check_sort(node, text, family, self.types[f"a{place}"])
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
@@ -178,6 +184,7 @@ class Asking:
                     f"bound it in the text (least, greatest, CASE, BETWEEN in WHERE) or by bounds := {{{text!r}: [lower, upper]}}, "
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
+            # of a wide range most is noise: narrower bounds are learned first
             if functions & _SUMMED and self._is_narrowed(node, limits):
                 arguments[place] = replace(self._narrowed(place, text, limits, whole=whole), values=values, **traits)
                 continue
@@ -262,6 +269,7 @@ class Asking:
 
         Privacy: public. That bounds are wide follows from declarations and the text; what it costs stands in the plan.
         """
+        # the release was bought with these: another try must not learn others
         bounds = self.call.learned.get(self.asked.argument_texts[place])
         if bounds is not None:
             return Argument(*bounds, whole)
@@ -276,6 +284,7 @@ class Asking:
         return self._histogram(place, edges, _SUMMED, whole=whole, declared=True)
 
     def _check_type(self, functions: set[str], text: str, family: str, place: int) -> None:
+        # order is enough for an extreme or a quantile of dates, a sum of dates is not a date
         if family in _NUMBERS or (family == "temporal" and functions & _BOUNDED <= RANKED):
             return
         function = sorted(functions & _BOUNDED)[0]

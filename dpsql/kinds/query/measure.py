@@ -52,17 +52,20 @@ class Query(Measurer):
         charged, first, early = plan, None, None
         reader = reader_of(context, protected)
         with ExitStack() as reads:
+            # all statements see one state of the rows, or a unit could count in one and not in another
             reads.enter_context(snapshot(context.cursor))
             if query.early:
                 with progress.stage("bounds"):
                     early = reads.enter_context(reading.before(reader, protected, query))
                     first = reading.learned(plan, early)
+                # learned bounds and leaves are in the plan from here on
                 plan = resolved(plan, first)
                 query = _of(plan)
             with progress.stage("count"):
                 counted = reading.counted(reader, protected, query, early)
             with progress.stage("noise"):
                 numbers = reading.released(plan, counted)
+            # quantiles are picked last: their groups are known by then
             if early is not None:
                 first = reading.quantiles(reader, charged, early, first, numbers.groups)
         integers, values = flat(query, numbers.groups, numbers.blocks)

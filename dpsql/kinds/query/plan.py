@@ -105,6 +105,7 @@ class Planning(Asking):
         strategy, fewest = self.call.call.groups, self.call.call.min_units
         if fewest is not None and strategy == "public":
             raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
+        # a least number of units is a question about the data, so groups with it are private
         if self.asked.keys and (strategy == "private" or fewest is not None):
             return None
         if not self.asked.wanted and strategy is None and self.asked.keys:
@@ -112,6 +113,7 @@ class Planning(Asking):
         if not self.asked.keys:
             return Groups("SELECT 1 AS one", (), 1)
         public = self._public()
+        # a group that cannot be compared with the rows would be empty, whatever is in the table
         if public and public.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
             public = Groups("", reason="the types of its keys differ between the rows and the declarations")
         if public:
@@ -166,6 +168,7 @@ class Planning(Asking):
             return Bounding(min(whole, most) if isinstance(whole, int) else most, None, None)
         if not self.asked.keys or self.one_per_unit:
             return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
+        # no bound by group: rows of a unit may be in any groups
         if groups is None and rows is None:
             return Bounding(most, None, None)
         if groups is None and rows is not None:
@@ -185,16 +188,19 @@ class Planning(Asking):
         self.notes += map(of_declared, dict.fromkeys(self.partial))
         self._check_auto(arguments)
         count = groups.count if groups is not None else None
+        # what is measured, in what shares of the loss
         measures, weights, select = choosing.choose(
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
             weights=self._weights(),
         )
         measures, weights, cutting = self._with_leaves(measures, weights)
         counters = sum(length for measure in measures for length in measure.lengths)
+        # how many private groups there will be is not known yet
         if (count or 1) * counters > MOST_COUNTERS:
             words = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
             raise ArgumentError("sql", f"{count:,} groups", words)
         grouped = bool(self.asked.keys)
+        # what is charged besides the counters: choosing groups, learning bounds, picking quantiles
         beside, delta_t = self._selection(selecting=selecting)
         learning = len(self.learning)
         histogram = sensitivity_of(bounding.most_rows, protection.neighbors)
@@ -220,6 +226,7 @@ class Planning(Asking):
                 ranges=[(wish.count, wish.weight) for wish in wishes],
             )
 
+        # priced first in whole rows, to see how large the noise is
         in_rows = tuple(choosing.with_grid(measure, 1) for measure in measures)
         coarse = priced(in_rows)
 
@@ -231,15 +238,19 @@ class Planning(Asking):
             return threshold(call.mechanism, price.scales[first], most, delta_t)
 
         least, pickings = passing(coarse), _picking(wishes, coarse)
+        # picking takes time and a share of the trees': it has to be worth both
         few = picks.worth(pickings, picks.LIKELY_GROUPS if count is None else count)
         pairs = zip(wishes, pickings, strict=True)
         kept = [wish for wish, picking in pairs if few and (least is None or picks.used(picking, least))]
         if len(kept) < len(wishes):
             wishes = kept
             coarse = priced(in_rows)
+        # counters are multiples of a grid, as fine as the sampler can draw; shares of the loss stay
         measures = self._on_grids(measures, coarse)
         calibration = priced(measures)
+        # the threshold follows from the noise that is drawn in the end
         tau = passing(calibration)
+        # from here on: what dp_plan says, and the plan itself
         rows = self.protected.source.most_rows
         if rows is not None and bounding.max_rows == rows > protection.max_contributions and not call.learns_rows:
             self.notes.append(
@@ -249,6 +260,7 @@ class Planning(Asking):
         if call.learns_rows and bounding.max_rows != 1:
             words = f"how many rows of a {protection.privacy_unit} count is learned first"
             self.notes.append(f"{words}, at most {bounding.max_rows:,}: the noise is that of so many")
+        # behind the scales of the measures stand those of learning, then those of cutting
         rest = iter(calibration.scales[sum(len(measure.lengths) for measure in measures) :])
         query_plan = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
@@ -303,6 +315,7 @@ class Planning(Asking):
             if measure.kind == "tree" and measure.variables[0].learned is None:
                 variable = measure.variables[0]
                 units = units_of(self.types[f"a{variable.position}"], variable.lower, variable.upper, whole=variable.whole)
+                # with as many leaves as values there is nothing to cut
                 if units.count > measure.lengths[-1]:
                     with_leaves[place] = replace(measure, units=units)
                     levels = depth(units, self.call.call.mechanism)[1]
@@ -335,6 +348,7 @@ class Planning(Asking):
             if not 0 < len(shares) <= picks.MOST_PICKS or not all(picks.pickable(share) for share in shares):
                 continue
             units, sql_type = None, self.types[f"a{variable.position}"]
+            # between learned bounds the units are known when the bounds are
             if variable.learned is None:
                 units, sql_type = units_of(sql_type, variable.lower, variable.upper, whole=variable.whole), ""
             for share in shares:
@@ -375,6 +389,7 @@ class Planning(Asking):
             if not delta:
                 advice = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
                 raise ArgumentError("delta", delta, advice)
+            # the other half is the noise's
             share = Fraction(repr(delta)) / 2
         return [ThresholdEvent(share)], share
 
@@ -384,6 +399,7 @@ class Planning(Asking):
         known = {aggregate.text for aggregate in self.asked.wanted}
         weights = {}
         for text, weight in stated.items():
+            # a weight may be spelt as in the text, the aggregate has its one form
             same = [known_text for known_text in known if _spelling(known_text) == _spelling(text)]
             if not same:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpsql.domains import unit_rows
 from dpsql.kinds.measured import Measurer
 from dpsql.measure.fine import refined_by
 from dpsql.measure.noising import released
@@ -31,3 +32,14 @@ class Tables(Measurer):
             tables, rows = reader.tables(select, plan.domain.sizes, plan.cliques)
         with progress.stage("noise"):
             return Measured(released(plan, tables), [], rows if plan.public_total else None, refinement=refinement)
+
+
+class Units(Tables):
+    """Privacy units by their number of rows: one table like others, over one row a unit."""
+
+    def statement(self, protected: ProtectedSource, plan: Plan) -> str:
+        """Return the SELECT of one row a unit; rows are not bounded, for the unit counts once."""
+        return unit_rows.statement(protected.source.sql, protected.source.row is not None)
+
+    def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
+        """Check nothing: no column of the source is measured."""

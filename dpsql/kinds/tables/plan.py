@@ -28,6 +28,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     histograms = fine.fine_wanted(domain, option, rows=_draws(call, options))
     if mechanism != "gaussian":
         histograms = fine.shallow(histograms, tables)
+    # fine histograms are measured with the tables, in one calibration
     each = fine.level_weight(sum(weights), histograms, option)
     levels = histograms.count
     weights = (*weights, *(each,) * levels)
@@ -54,6 +55,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         coarse=coarse,
         fine=histograms.columns(calibration.scales[tables:], mechanism),
     )
+    # last, so that a wrong argument is said first
     check_meant(protected, call, to_measure)
     told = fine.notes(domain, histograms, share, float(calibration.scales[len(measured.cliques) - 1]))
     notes = (*measured.notes, *told, *calibration.notes)

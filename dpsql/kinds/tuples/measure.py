@@ -74,6 +74,7 @@ def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
             kept, released = keys[above], noisy[above]
             levels.append((keys, noisy))
             most.append(bound)
+    # all levels in one list, by table and place in it
     keys, flat = (np.concatenate(parts) for parts in zip(*levels, strict=True))
     table = index.tables_of(keys)
     places = np.stack([table, keys - index.starts[table]])
@@ -103,6 +104,7 @@ def _level(codes: Codes, plan: Plan, tuples: TuplePlan, k: int, keys: IntArray) 
     bound = math.comb(len(tuples.sizes), k)
     if not tuples.empty or plan.parameters["share"] is None:
         return codes.tuples(index, keys, tuples.empty), bound
+    # rows with many tuples keep a random part of them: how many follows from a private percentile
     with codes.widths(index, k, keys, tuples.empty) as widths:
         share, epsilon, sensitivity = (Fraction(plan.parameters[p]) for p in ("share", "epsilon_percentile", "penalty_sensitivity"))
         bound = private_percentile(widths.histogram, share, epsilon, sensitivity)

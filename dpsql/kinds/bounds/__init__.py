@@ -1,1 +1,0 @@
-"""Bounds of a numeric column about which nothing is known: one noisy histogram over powers of two."""

@@ -1,1 +1,0 @@
-"""Privacy units by their number of rows: one table, in which every unit counts once."""
