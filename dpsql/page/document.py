@@ -201,6 +201,7 @@ class _Sections:
             + "<h3>What it does not promise</h3>"
             + parts.items(words.not_promised())
         )
+        # The comparison comes first: on such a page the guarantee does not hold.
         if self.content.comparison is not None:
             body = (
                 paragraphs(
@@ -238,6 +239,7 @@ class _Sections:
             "vertical or horizontal lines. The same noise is on large counts and small ones, so large ones are relatively more "
             "exact."
         )
+        # Without a half width in any chart no error band is drawn, so none is explained.
         if not any(column.half_width is not None for column in self.content.columns):
             explanation = (
                 "What was released here are not plain counts with noise of a known size on each, so the charts carry no error "

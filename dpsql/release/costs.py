@@ -95,6 +95,7 @@ def drawing(plan: Plan, rows: int) -> dict[str, Part]:
         return {}
     method = methods.get(plan.method)
     sizes = plan.domain.sizes
+    # Without rows a forecast is that of the fit alone: the difference is the drawing.
     seconds, megabytes = method.forecast(sizes, 0, plan.options, rows)
     more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options, rows)
     return {

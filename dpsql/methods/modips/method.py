@@ -223,6 +223,7 @@ class Modips:
             limits = limits_of(kind, rows, scales)
             numbers = [numbers_of(kind, rows, block) for block in blocks]
             notes = _threshold_notes(kind, numbers, limits, chosen["threshold"])
+            # What is truncated is redrawn by `sample`, set by set.
             parameters = [*numbers] if chosen["threshold"] == "truncate" else [clamped(n, limits) for n in numbers]
         categorical = categorical_columns(domain)
         sizes = tuple(domain.sizes[i] for i in categorical)
