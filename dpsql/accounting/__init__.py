@@ -1,7 +1,7 @@
 """Accounting: events, conversions, composition, calibration, budgets: mathematics on public parameters."""
 
 from dpsql.accounting.accuracy import expected_absolute_error, noise_band, standard_deviation
-from dpsql.accounting.budget import Budget, Charge, Guarantee, charge_for, fits, total_guarantee
+from dpsql.accounting.budget import Budget, Charge, Charges, Guarantee, charge_for, charges_of, fits, total_guarantee
 from dpsql.accounting.calibration import CALIBRATIONS, MECHANISMS, Calibration, calibrate
 from dpsql.accounting.checks import ACCOUNTANTS
 from dpsql.accounting.composition import (
@@ -36,6 +36,7 @@ __all__ = [
     "Budget",
     "Calibration",
     "Charge",
+    "Charges",
     "Event",
     "GaussianEvent",
     "Guarantee",
@@ -50,6 +51,7 @@ __all__ = [
     "advanced_epsilon_each",
     "calibrate",
     "charge_for",
+    "charges_of",
     "effective_variance",
     "event_from_json",
     "expected_absolute_error",

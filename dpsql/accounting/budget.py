@@ -98,6 +98,47 @@ class Charge:
         return cost_of(self.rho, self.gaussian, self.events)
 
 
+class Charges(tuple[Charge, ...]):
+    """Charges that know what they add up to: one more is added to the sums, and not all of them again.
+
+    Examples
+    --------
+    >>> one = charge_for([PureEvent(Fraction(1, 10), 1)], delta=0, accountant="basic")
+    >>> Charges([one]).plus([one, one]).epsilon
+    Decimal('0.300000000000000000000000')
+    """
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What the 'zcdp' accountant adds, exactly."""
+        return sum_of(charge.cost for charge in self)
+
+    @cached_property
+    def epsilon(self) -> Decimal:
+        """What the 'basic' accountant adds, exactly."""
+        return total(charge.epsilon for charge in self)
+
+    @cached_property
+    def delta(self) -> Decimal:
+        """What the 'basic' accountant adds beside it, exactly."""
+        return total(charge.delta for charge in self)
+
+    def plus(self, more: Sequence[Charge]) -> Charges:
+        """Return these and more."""
+        made, added = Charges((*self, *more)), Charges(more)
+        made.__dict__ |= {
+            "cost": sum_of([self.cost, added.cost]),
+            "epsilon": total([self.epsilon, added.epsilon]),
+            "delta": total([self.delta, added.delta]),
+        }
+        return made
+
+
+def charges_of(charges: Sequence[Charge]) -> Charges:
+    """Return charges with their sums: the same ones where they have them."""
+    return charges if isinstance(charges, Charges) else Charges(charges)
+
+
 def charge_for(events: Sequence[Event], *, delta: object, accountant: str, epsilon: object = None) -> Charge:
     """Return what a release with these events costs.
 
@@ -216,7 +257,7 @@ class Guarantee(NamedTuple):
 
 def together(charges: Sequence[Charge]) -> Cost:
     """Return the exact sum of what charges cost under 'zcdp'."""
-    return sum_of(charge.cost for charge in charges)
+    return charges_of(charges).cost
 
 
 def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
@@ -236,7 +277,7 @@ def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
     if not charges:
         return Guarantee(0.0, cost.rho)
     if budget.accountant == "basic":
-        return Guarantee(float(total(charge.epsilon for charge in charges)), cost.rho)
+        return Guarantee(float(charges_of(charges).epsilon), cost.rho)
     epsilon = least_epsilon(cost, budget.delta)
     return Guarantee(min(epsilon, float(budget.epsilon)) if fits(budget, charges) else epsilon, cost.rho)
 
@@ -255,8 +296,8 @@ def fits(budget: Budget, charges: Sequence[Charge], new: Charge | None = None) -
     -----
     Privacy: this is the filter; see the head of ``dpsql.accounting.rules``.
     """
-    all_charges = [*charges, new] if new is not None else list(charges)
+    spent = charges_of(charges)
+    spent = spent if new is None else spent.plus([new])
     if budget.accountant == "basic":
-        within = total(c.epsilon for c in all_charges) <= budget.epsilon
-        return within and total(c.delta for c in all_charges) <= budget.delta
-    return allows(together(all_charges), budget.epsilon, budget.delta)
+        return spent.epsilon <= budget.epsilon and spent.delta <= budget.delta
+    return allows(spent.cost, budget.epsilon, budget.delta)

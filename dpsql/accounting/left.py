@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpsql.accounting.budget import Budget, Charge, together, total_guarantee
+from dpsql.accounting.budget import Budget, Charge, charges_of, together, total_guarantee
 from dpsql.accounting.cost import Cost, sum_of
 from dpsql.accounting.exact import round_up, subtract, total
 from dpsql.accounting.gaussian import gdp_of_pure
@@ -43,10 +43,10 @@ def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfa
     Post-processing of the books. Meant for the message of a refusal; ``fits`` decides.
     """
     if budget.accountant == "basic":
-        left = subtract(budget.epsilon, total(c.epsilon for c in charges))
+        left = subtract(budget.epsilon, charges_of(charges).epsilon)
         if new.epsilon > left:
             return Shortfall(float(new.epsilon), max(0.0, float(left)), "epsilon")
-        left = subtract(budget.delta, total(c.delta for c in charges))
+        left = subtract(budget.delta, charges_of(charges).delta)
         return Shortfall(float(new.delta), max(0.0, float(left)), "delta")
     spent, cost = together(charges), new.cost
     # Selections have a part of delta of their own: it may be used up while the rest of the budget is not.
@@ -106,8 +106,8 @@ def remaining(budget: Budget, charges: Sequence[Charge]) -> Remaining:
     """
     guarantee = total_guarantee(budget, charges)
     if budget.accountant == "basic":
-        delta = total(c.delta for c in charges)
-        epsilon_left = max(0.0, float(subtract(budget.epsilon, total(c.epsilon for c in charges))))
+        delta = charges_of(charges).delta
+        epsilon_left = max(0.0, float(subtract(budget.epsilon, charges_of(charges).epsilon)))
         return Remaining(
             epsilon_spent=guarantee.epsilon,
             epsilon_left=epsilon_left,
@@ -164,8 +164,8 @@ def share_used(budget: Budget, charges: Sequence[Charge]) -> float:
     '0.265'
     """
     if budget.accountant == "basic":
-        shares = [Fraction(total(c.epsilon for c in charges)) / Fraction(budget.epsilon)]
-        delta = Fraction(total(c.delta for c in charges))
+        shares = [Fraction(charges_of(charges).epsilon) / Fraction(budget.epsilon)]
+        delta = Fraction(charges_of(charges).delta)
         if delta > 0 == budget.delta:
             return math.inf
         shares += [delta / Fraction(budget.delta)] if delta else []

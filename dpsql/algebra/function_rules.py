@@ -14,19 +14,19 @@ from sqlglot import exp
 from dpsql.algebra.pieces import call, only_if, paren
 from dpsql.algebra.ranges import INF, NUMBER, Range, hull, made, monotone, rounded, truncated
 
-Given = Sequence[exp.Expression]
+Arguments = Sequence[exp.Expression]
 Extent = Callable[[exp.Expression], Range]
-Rule = Callable[[Extent, Given], Range]
+Rule = Callable[[Extent, Arguments], Range]
 """What gives the range of an argument, and the arguments -> the range of a call."""
 Most = Callable[[exp.Expression], float]
-Length = Callable[[Most, Given], float]
+Length = Callable[[Most, Arguments], float]
 """What gives how many characters a text has at most, and the arguments -> how many a call's text has."""
-Syntax = Callable[[Given], exp.Expression]
+Syntax = Callable[[Arguments], exp.Expression]
 
 
 def on_first(function: Callable[[Range], Range]) -> Rule:
     """Return the rule of what the range of the first argument decides."""
-    return lambda extent, given: function(extent(given[0]))
+    return lambda extent, arguments: function(extent(arguments[0]))
 
 
 def increasing(function: Callable[[float], float], least: float = -INF, limits: tuple[float, float] = (-INF, INF)) -> Rule:
@@ -37,7 +37,7 @@ def increasing(function: Callable[[float], float], least: float = -INF, limits: 
 def fixed(lower: float, upper: float, *, whole: bool = False, sort: str = "number") -> Rule:
     """Return the rule of bounds whatever the arguments are; ends that are no whole numbers are moved outwards."""
     value = made(lower, upper, whole=whole, sort=sort)
-    return lambda extent, given: value
+    return lambda extent, arguments: value
 
 
 def cube_root(x: float) -> float:
@@ -48,9 +48,9 @@ def cube_root(x: float) -> float:
 def rounding(*, down: bool, up: bool, cut: bool = False) -> Rule:
     """Return the rule of rounding to a grid: down, up, to the nearest value, or with the digits cut."""
 
-    def rule(extent: Extent, given: Given) -> Range:
-        value, last = extent(given[0]), given[-1]
-        digits = int(last.name) if len(given) > 1 and isinstance(last, exp.Literal) and last.name.isdigit() else 0
+    def rule(extent: Extent, arguments: Arguments) -> Range:
+        value, last = extent(arguments[0]), arguments[-1]
+        digits = int(last.name) if len(arguments) > 1 and isinstance(last, exp.Literal) and last.name.isdigit() else 0
         out = truncated(value, digits) if cut else rounded(value, digits, down, up)
         nearest = down and up and not cut  # the others make a DOUBLE of INTEGER
         return out if nearest or value.sort == "unknown" else replace(out, sort="number")
@@ -69,11 +69,11 @@ def sign(value: Range) -> Range:
 def extreme(*, most: bool) -> Rule:
     """Return the rule of greatest or least, which leave NULLs out: a bound of one argument holds where it can't be NULL."""
 
-    def rule(extent: Extent, given: Given) -> Range:
-        values, out = [extent(g) for g in given], hulled(extent, given)
+    def rule(extent: Extent, arguments: Arguments) -> Range:
+        values, out = [extent(g) for g in arguments], hulled(extent, arguments)
         if out.sort == "unknown" and all(v.sort in ("unknown", "number", "integer", "nothing") for v in values):
             out = NUMBER if any(v.sort in ("number", "integer") for v in values) else out
-        for node, value in zip(given, values, strict=True):
+        for node, value in zip(arguments, values, strict=True):
             if isinstance(_inner(node), exp.Literal | exp.Neg) and value.finite and value.sort in ("number", "integer", out.sort):
                 out = replace(out, lower=max(out.lower, value.lower)) if most else replace(out, upper=min(out.upper, value.upper))
         return out
@@ -87,44 +87,44 @@ def _inner(node: exp.Expression) -> exp.Expression:
     return node.this if isinstance(node, exp.Neg) and not isinstance(node.this, exp.Literal) else node
 
 
-def hulled(extent: Extent, given: Given) -> Range:
+def hulled(extent: Extent, arguments: Arguments) -> Range:
     """Return the range of one of these values."""
-    return hull(*map(extent, given))
+    return hull(*map(extent, arguments))
 
 
 def piece(place: int) -> Length:
     """Return the rule of a piece of a text, whose length an argument says; from its end, if that is negative, or left out."""
 
-    def rule(most: Most, given: Given) -> float:
-        said = given[place].name if place < len(given) and isinstance(given[place], exp.Literal) else ""
-        return min(most(given[0]), float(said)) if said.isdigit() else most(given[0])
+    def rule(most: Most, arguments: Arguments) -> float:
+        written = arguments[place].name if place < len(arguments) and isinstance(arguments[place], exp.Literal) else ""
+        return min(most(arguments[0]), float(written)) if written.isdigit() else most(arguments[0])
 
     return rule
 
 
-def coalesce(given: Given) -> exp.Expression:
+def coalesce(arguments: Arguments) -> exp.Expression:
     """Return ``COALESCE(a, b)``."""
-    return exp.Coalesce(this=given[0], expressions=list(given[1:]))
+    return exp.Coalesce(this=arguments[0], expressions=list(arguments[1:]))
 
 
-def choice(given: Given) -> exp.Expression:
+def choice(arguments: Arguments) -> exp.Expression:
     """Return ``CASE WHEN a THEN b ELSE c END``."""
-    return exp.Case(ifs=[exp.If(this=given[0], true=given[1])], default=given[2])
+    return exp.Case(ifs=[exp.If(this=arguments[0], true=arguments[1])], default=arguments[2])
 
 
-def modulo(given: Given) -> exp.Expression:
+def modulo(arguments: Arguments) -> exp.Expression:
     """Return ``a % b``."""
-    return exp.Mod(this=given[0].copy(), expression=given[1].copy())
+    return exp.Mod(this=arguments[0].copy(), expression=arguments[1].copy())
 
 
-def nothing_if(given: Given) -> exp.Expression:
+def nothing_if(arguments: Arguments) -> exp.Expression:
     """Return ``CASE WHEN a = b THEN NULL ELSE a END``."""
-    same = exp.EQ(this=paren(given[0].copy()), expression=paren(given[1]))
-    return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=given[0])
+    same = exp.EQ(this=paren(arguments[0].copy()), expression=paren(arguments[1]))
+    return exp.Case(ifs=[exp.If(this=same, true=exp.Null())], default=arguments[0])
 
 
-def split(given: Given) -> exp.Expression:
+def split(arguments: Arguments) -> exp.Expression:
     """Return ``string_split(a, b)[c]``, '' where there are not so many parts."""
-    part = call("list_extract", call("string_split", given[0], given[1]), given[2])
-    known = exp.Not(this=exp.Is(this=paren(given[0].copy()), expression=exp.Null()))
+    part = call("list_extract", call("string_split", arguments[0], arguments[1]), arguments[2])
+    known = exp.Not(this=exp.Is(this=paren(arguments[0].copy()), expression=exp.Null()))
     return only_if(known, exp.Coalesce(this=part, expressions=[exp.Literal.string("")]))

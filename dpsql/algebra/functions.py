@@ -93,8 +93,8 @@ def _of(kinds: str, names: str, least: int | None = None, **known: object) -> di
     out = {}
     for spellings in names.split():
         first, *others = spellings.split("=")
-        made = Function(first, kinds, len(kinds) if least is None else least, **known)  # type: ignore[arg-type]
-        out.update(dict.fromkeys((first, *others), made))
+        function = Function(first, kinds, len(kinds) if least is None else least, **known)  # type: ignore[arg-type]
+        out.update(dict.fromkeys((first, *others), function))
     return out
 
 
@@ -111,31 +111,31 @@ def _fields(kinds: str, names: str) -> dict[str, Function]:
     }
 
 
-def _named(given: Sequence[exp.Expression]) -> str:
+def _named(arguments: Sequence[exp.Expression]) -> str:
     """Return the part or unit that the first argument names."""
-    return given[0].name.lower() if isinstance(given[0], exp.Literal) else ""
+    return arguments[0].name.lower() if isinstance(arguments[0], exp.Literal) else ""
 
 
-def _written(most: rules.Most, given: Sequence[exp.Expression]) -> float:
+def _written(most: rules.Most, arguments: Sequence[exp.Expression]) -> float:
     """Return how long a moment's text is: two letters of a format become up to 26 (%c)."""
-    return 13 * most(given[1])
+    return 13 * most(arguments[1])
 
 
-def _largest(most: rules.Most, given: Sequence[exp.Expression]) -> float:
-    return max(map(most, given))
+def _largest(most: rules.Most, arguments: Sequence[exp.Expression]) -> float:
+    return max(map(most, arguments))
 
 
-def _separated(most: rules.Most, given: Sequence[exp.Expression]) -> float:
-    return most(given[0]) * len(given) + sum(map(most, given[1:]))
+def _separated(most: rules.Most, arguments: Sequence[exp.Expression]) -> float:
+    return most(arguments[0]) * len(arguments) + sum(map(most, arguments[1:]))
 
 
 def _difference(*, complete: bool) -> Rule:
-    return lambda of, given: moments.difference(_named(given), of(given[1]), of(given[2]), complete=complete)
+    return lambda of, arguments: moments.difference(_named(arguments), of(arguments[1]), of(arguments[2]), complete=complete)
 
 
 def _letters(factor: float) -> Rule:
     """Return the rule of a number that grows by so much with each letter of a text."""
-    return lambda extent, given: Range(0.0, factor * longest(given[0]), True, "integer")
+    return lambda extent, arguments: Range(0.0, factor * longest(arguments[0]), True, "integer")
 
 
 TRUTH = rules.fixed(0.0, 1.0, whole=True)
@@ -145,10 +145,10 @@ _MOMENT = rules.fixed(-INF, INF, sort="timestamp")
 LISTED: dict[str, Function] = {
     # texts
     **_of("x", "lower=lcase upper=ucase strip_accents nfc_normalize", text=True),
-    **_of("x", "reverse", text=True, length=lambda most, given: most(given[0])),
-    **_of("w", "sha1", length=lambda most, given: 40),
-    **_of("w", "md5", length=lambda most, given: 32),
-    **_of("w", "sha256", length=lambda most, given: 64),
+    **_of("x", "reverse", text=True, length=lambda most, arguments: most(arguments[0])),
+    **_of("w", "sha1", length=lambda most, arguments: 40),
+    **_of("w", "md5", length=lambda most, arguments: 32),
+    **_of("w", "sha256", length=lambda most, arguments: 64),
     **_of("w", "length=len", range=_letters(1.0), null="first"),
     **_of("w", "char_length=character_length", range=_letters(1.0)),
     **_of("w", "strlen", range=_letters(4.0), null="first"),  # bytes of UTF-8
@@ -156,17 +156,17 @@ LISTED: dict[str, Function] = {
     **_of("w", "ascii ord=unicode", range=_LETTER),
     **_of("ww", "contains starts_with=prefix ends_with=suffix", range=TRUTH),
     **_of("ww", "strpos=instr", range=_letters(1.0)),
-    **_of("xs", "trim ltrim rtrim", 1, text=True, length=lambda most, given: most(given[0])),
+    **_of("xs", "trim ltrim rtrim", 1, text=True, length=lambda most, arguments: most(arguments[0])),
     **_of("xss", "replace translate", text=True),
-    **_of("x", "concat", many=True, text=True, length=lambda most, given: sum(map(most, given))),
+    **_of("x", "concat", many=True, text=True, length=lambda most, arguments: sum(map(most, arguments))),
     **_of("sx", "concat_ws", 2, many=True, text=True, length=_separated),
     **_of("wnn", "substring=substr", 2, text=True, length=rules.piece(2)),
     **_of("wi", "left", text=True, length=rules.piece(1), always=True),
     **_of("wi", "right", text=True, length=rules.piece(1)),
     **_of("wss", "regexp_matches regexp_full_match", 2, range=TRUTH),
     **_of("xsss", "regexp_replace", 3, text=True),  # the replacement without a backslash
-    **_of("xsn", "regexp_extract", 2, text=True, length=lambda most, given: most(given[0])),
-    **_of("xsn", "split_part", text=True, parts=True, length=lambda most, given: most(given[0]), syntax=rules.split),
+    **_of("xsn", "regexp_extract", 2, text=True, length=lambda most, arguments: most(arguments[0])),
+    **_of("xsn", "split_part", text=True, parts=True, length=lambda most, arguments: most(arguments[0]), syntax=rules.split),
     # numbers
     **_of("h", "abs", range=on_first(absolute)),
     **_of("a", "sign", range=on_first(rules.sign), null="first"),
@@ -196,8 +196,8 @@ LISTED: dict[str, Function] = {
     **_of("u", "atanh", range=rules.increasing(math.atanh, -1.0)),
     **_of("u", "acos", range=rules.fixed(0.0, math.pi)),
     **_of("dd", "atan2", range=rules.fixed(-math.pi, math.pi)),
-    **_of("dd", "power=pow", range=lambda of, given: of(exp.Pow(this=given[0].copy(), expression=given[1].copy()))),
-    **_of("aa", "mod", range=lambda of, given: of(rules.modulo(given)), syntax=rules.modulo),
+    **_of("dd", "power=pow", range=lambda of, arguments: of(exp.Pow(this=arguments[0].copy(), expression=arguments[1].copy()))),
+    **_of("aa", "mod", range=lambda of, arguments: of(rules.modulo(arguments)), syntax=rules.modulo),
     **_of("", "pi", range=rules.fixed(math.pi, math.pi)),
     # any comparable value
     **_of("c", "greatest", many=True, range=rules.extreme(most=True), null="all"),
@@ -205,27 +205,27 @@ LISTED: dict[str, Function] = {
     **_of("c", "coalesce", many=True, range=rules.hulled, null="all", length=_largest, syntax=rules.coalesce),
     **_of("cc", "ifnull", range=rules.hulled, null="all", length=_largest, syntax=rules.coalesce),
     **_of("cc", "nullif", range=on_first(lambda value: value), syntax=rules.nothing_if),
-    **_of("ccc", "if", range=lambda of, given: of(rules.choice([node.copy() for node in given])), syntax=rules.choice),
+    **_of("ccc", "if", range=lambda of, arguments: of(rules.choice([node.copy() for node in arguments])), syntax=rules.choice),
     # dates and times
     **_fields("v", "hour minute second millisecond microsecond"),
     **_fields("t", "year month day quarter week weekofyear weekday dayofweek isodow dayofmonth dayofyear isoyear yearweek decade"),
     **_fields("t", "century millennium epoch era"),
-    **_of("t", "dayname monthname", grain="day", length=lambda most, given: 9, total=_CALENDAR),
+    **_of("t", "dayname monthname", grain="day", length=lambda most, arguments: 9, total=_CALENDAR),
     **_of("t", "last_day", grain="day", range=on_first(moments.last_day), total=_CALENDAR),
     **_of(
-        "sv", "date_part=datepart", range=lambda of, given: moments.field(_named(given), of(given[1])), unit="part",
+        "sv", "date_part=datepart", range=lambda of, arguments: moments.field(_named(arguments), of(arguments[1])), unit="part",
         total=_CALENDAR,
     ),
     **_of(
-        "st", "date_trunc=datetrunc", range=lambda of, given: moments.truncated(_named(given), of(given[1])), unit="unit",
-        total=_CALENDAR,
+        "st", "date_trunc=datetrunc", range=lambda of, arguments: moments.truncated(_named(arguments), of(arguments[1])),
+        unit="unit", total=_CALENDAR,
     ),
     **_of("stt", "date_diff=datediff", range=_difference(complete=False), unit="unit"),
     **_of("stt", "date_sub=datesub", range=_difference(complete=True), unit="unit"),
     **_of("ts", "strftime", text=True, length=_written),
     # AT TIME ZONE; the calendar of a session, by which it reckons, is pinned
-    **_of("sz", "timezone", range=lambda of, given: moments.in_zone(given[0].name, of(given[1]))),
-    **_of("ws", "strptime", range=_MOMENT, syntax=lambda given: call("try_strptime", *given)),
+    **_of("sz", "timezone", range=lambda of, arguments: moments.in_zone(arguments[0].name, of(arguments[1]))),
+    **_of("ws", "strptime", range=_MOMENT, syntax=lambda arguments: call("try_strptime", *arguments)),
     **_of("ws", "try_strptime", range=_MOMENT),
     # nested values
     **_of("lk", "list_contains", range=TRUTH),
@@ -236,7 +236,7 @@ LISTED: dict[str, Function] = {
     **_of("xs", "string_split", text=True, by="plan", always=True),
     **_of("t", "doy", by="plan"),
     **_of("ww", "~~ !~~ ~~* !~~*", by="plan"),
-    **_of("xx", "||", text=True, length=lambda most, given: sum(map(most, given)), by="plan"),
+    **_of("xx", "||", text=True, length=lambda most, arguments: sum(map(most, arguments)), by="plan"),
     **_of("w", "encode", by="plan", always=True),
     # where rows of a privacy unit are combined
     **_of("ys", "list_aggregate", by="unit"),
@@ -258,10 +258,12 @@ def called(node: exp.Expression) -> Function | None:
     return FUNCTIONS.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
 
 
-def range_of(name: str, extent: Extent, given: Sequence[exp.Expression]) -> Range | None:
+def range_of(name: str, extent: Extent, arguments: Sequence[exp.Expression]) -> Range | None:
     """Return the range of a call; None where nothing is known of the function, or it takes other arguments."""
-    found = FUNCTIONS.get(name)
-    return None if found is None or found.range is None or not found.takes(len(given)) else found.range(extent, given)
+    function = FUNCTIONS.get(name)
+    if function is None or function.range is None or not function.takes(len(arguments)):
+        return None
+    return function.range(extent, arguments)
 
 
 def longest(node: exp.Expression) -> float:
@@ -277,6 +279,6 @@ def longest(node: exp.Expression) -> float:
     if isinstance(node, exp.Case):
         branches = [b.args["true"] for b in node.args["ifs"]] + [d for d in [node.args.get("default")] if d is not None]
         return max(longest(b) for b in branches)
-    found = called(node)
-    known = found is not None and found.length is not None and found.takes(len(node.expressions))
-    return found.length(longest, node.expressions) if known and found is not None and found.length is not None else INF
+    function = called(node)
+    known = function is not None and function.length is not None and function.takes(len(node.expressions))
+    return function.length(longest, node.expressions) if known and function is not None and function.length is not None else INF

@@ -106,8 +106,8 @@ def as_sort(value: Range, sort: str) -> Range:
 def hull(first: Range, *others: Range) -> Range:
     """Return the range of values that lie in any of these."""
     out = first
-    for other in others:
-        out = _hull(out, other)
+    for each in others:
+        out = _hull(out, each)
     return out
 
 
@@ -188,14 +188,14 @@ def _result(symbol: str, x: float, y: float, towards: float) -> float:
         return 0.0
     if symbol == "/" and math.isinf(y):
         return 0.0 if math.isfinite(x) else towards
-    found = x + y if symbol == "+" else x * y if symbol == "*" else x / y
-    if math.isnan(found) or not (math.isfinite(x) and math.isfinite(y)):
-        return towards if math.isnan(found) else found
-    if math.isinf(found):
-        return found
+    nearest = x + y if symbol == "+" else x * y if symbol == "*" else x / y
+    if math.isnan(nearest) or not (math.isfinite(x) and math.isfinite(y)):
+        return towards if math.isnan(nearest) else nearest
+    if math.isinf(nearest):
+        return nearest
     first, second = Fraction(x), Fraction(y)
     exact = first + second if symbol == "+" else first * second if symbol == "*" else first / second
-    return found if exact == found else _moved(found, towards)
+    return nearest if exact == nearest else _moved(nearest, towards)
 
 
 def over(a: Range, b: Range) -> Range:

@@ -58,7 +58,7 @@ class Column:
         return self.expression.format(values, self.sql_type)
 
 
-def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> None:
+def check(context: Context, read: Read, sources: Sequence[Sequence[ProtectedSource]]) -> None:
     """Bind the outer statement over empty answers, so that what is wrong with it is found before anything is charged.
 
     Raises
@@ -67,41 +67,41 @@ def check(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSou
         DuckDB does not accept it, or it calls what is not a function of numbers that were released.
     """
     parsed = cache(partial(serialized, context.cursor))  # most outer statements are the same with quotients and without
-    _check_functions(context, _joint(found)[0], parsed)
-    _check_tables(context, found, parsed)
+    _check_functions(context, _joint(read)[0], parsed)
+    _check_tables(context, read, parsed)
     try:
-        columns_of(context, *_made(*_over_nothing(context, found, sources)))
+        columns_of(context, *_made(*_over_nothing(context, read, sources)))
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        said = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
-        raise ArgumentError("sql", found.call.sql[:80], said) from None
+        advice = f"DuckDB does not accept it ({first_line(error)}). Nothing was charged"
+        raise ArgumentError("sql", read.call.sql[:80], advice) from None
 
 
-def without_rows(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str | None:
+def without_rows(context: Context, read: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str | None:
     """Return the answer of a query that wants names and types alone (LIMIT 0, WHERE 1 = 0), which costs nothing; None for others.
 
     Privacy: free; it has no row whatever the rows are.
     """
-    if found.call.confidence is not None or not _wants_no_row(found):
+    if read.call.confidence is not None or not _wants_no_row(read):
         return None
-    return nothing(context, found, sources)
+    return nothing(context, read, sources)
 
 
-def nothing(context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
+def nothing(context: Context, read: Read, sources: Sequence[Sequence[ProtectedSource]]) -> str:
     """Return the columns of the answer of a query that was checked, as a relation without rows. Free; no row is read."""
-    text, _ = _made(*_over_nothing(context, found, sources, ends=found.call.confidence is not None))
-    return finish(context, f"SELECT * FROM ({text}) LIMIT 0", found.call.sql)  # noqa: S608 -- rendered trees
+    text, _ = _made(*_over_nothing(context, read, sources, ends=read.call.confidence is not None))
+    return finish(context, f"SELECT * FROM ({text}) LIMIT 0", read.call.sql)  # noqa: S608 -- rendered trees
 
 
 def _over_nothing(
-    context: Context, found: Read, sources: Sequence[Sequence[ProtectedSource]], *, ends: bool = False
+    context: Context, read: Read, sources: Sequence[Sequence[ProtectedSource]], *, ends: bool = False
 ) -> tuple[dict[str, dict[str, Column]], exp.Expression]:
     """Return cores without rows, and the outer statement over them; ``ends``: with the intervals that are asked for."""
-    outer, denominators = _joint(found)
-    derived = intervals.add(outer, found) if ends else {}
+    outer, denominators = _joint(read)
+    derived = intervals.add(outer, read) if ends else {}
     empty = {}
-    for (core, sets), protected in zip(found.asked, sources, strict=True):
+    for (core, sets), protected in zip(read.asked, sources, strict=True):
         types = _types(context, core, sets, protected)
         names = [*(_ends(core) if ends else ()), *derived, *(f"{DENOMINATOR}{i}" for i in denominators[core.name])]
         empty[core.name] = {name: Column(kind, []) for name, kind in types.items()}
@@ -113,14 +113,14 @@ def _ends(core: Core) -> list[str]:
     return [f"a{i}_{end}" for i in range(len(core.aggregates)) for end in ("low", "high")]
 
 
-def _wants_no_row(found: Read) -> bool:
-    outer = found.query.outer
+def _wants_no_row(read: Read) -> bool:
+    outer = read.query.outer
     limit = outer.args.get("limit")
     if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0":
         return True
     if _is_never(outer.args.get("where")):
         return True
-    return all(core.keys and _is_never(core.rows.args.get("where")) for core, _ in found.asked) and not outer.find(exp.SetOperation)
+    return all(core.keys and _is_never(core.rows.args.get("where")) for core, _ in read.asked) and not outer.find(exp.SetOperation)
 
 
 def _is_never(where: exp.Expression | None) -> bool:
@@ -135,92 +135,92 @@ def _is_never(where: exp.Expression | None) -> bool:
     return False
 
 
-def relation(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> str:
+def relation(context: Context, read: Read, parts: Sequence[Sequence[Part]]) -> str:
     """Return the answer as the text of a relation."""
-    outer, denominators = _joint(found)
-    derived = intervals.add(outer, found) if found.call.confidence is not None else {}
+    outer, denominators = _joint(read)
+    derived = intervals.add(outer, read) if read.call.confidence is not None else {}
     cores = {
-        core.name: _columns(context, core, made, found, derived, denominators[core.name])
-        for (core, _), made in zip(found.asked, parts, strict=True)
+        core.name: _columns(context, core, of_core, read, derived, denominators[core.name])
+        for (core, _), of_core in zip(read.asked, parts, strict=True)
     }
     text, shape = _made(cores, outer)
-    return finish(context, text, found.call.sql, shape)
+    return finish(context, text, read.call.sql, shape)
 
 
-def rehearse(context: Context, found: Read, parts: Sequence[Sequence[Part]]) -> None:
+def rehearse(context: Context, read: Read, parts: Sequence[Sequence[Part]]) -> None:
     """Give the values of every core back, without what stands around them. The errors are those of DuckDB and of the estimates."""
-    outer, denominators = _joint(found)
-    derived = intervals.add(outer, found) if found.call.confidence is not None else {}
-    for (core, _), made in zip(found.asked, parts, strict=True):
-        cores = {core.name: _columns(context, core, made, found, derived, denominators[core.name])}
+    outer, denominators = _joint(read)
+    derived = intervals.add(outer, read) if read.call.confidence is not None else {}
+    for (core, _), of_core in zip(read.asked, parts, strict=True):
+        cores = {core.name: _columns(context, core, of_core, read, derived, denominators[core.name])}
         text, shape = _made(cores, exp.select("*").from_(exp.to_identifier(core.name, quoted=True)))
-        finish(context, text, found.call.sql, shape)
+        finish(context, text, read.call.sql, shape)
 
 
-def _joint(found: Read) -> tuple[exp.Expression, dict[str, list[int]]]:
-    return joint(found.query.outer, [core for core, _ in found.asked])
+def _joint(read: Read) -> tuple[exp.Expression, dict[str, list[int]]]:
+    return joint(read.query.outer, [core for core, _ in read.asked])
 
 
 def _made(cores: Mapping[str, Mapping[str, Column]], outer: exp.Expression) -> tuple[str, object]:
     """Return the statement over cores, and its shape: all but the values."""
-    made, after = [], render(outer)
+    ctes, after = [], render(outer)
     for name, columns in cores.items():
         shown = ", ".join(f"{column.sql} AS {identifier(key)}" for key, column in columns.items())
-        made.append(f"{identifier(name)} AS (SELECT {shown})")
-    text = f"WITH {', '.join(made)} SELECT * FROM ({after})"  # noqa: S608 -- rendered trees
+        ctes.append(f"{identifier(name)} AS (SELECT {shown})")
+    text = f"WITH {', '.join(ctes)} SELECT * FROM ({after})"  # noqa: S608 -- rendered trees
     kinds = ((name, *((key, one.sql_type, one.expression) for key, one in columns.items())) for name, columns in cores.items())
     return text, (after, *kinds)
 
 
 def _types(context: Context, core: Core, sets: Sequence[Asked], protected: Sequence[ProtectedSource]) -> dict[str, str]:
     """Return the columns of a core's relation: keys, whether each is left out, aggregates."""
-    found: dict[str, str] = {}
-    for one, source in zip(sets, protected, strict=True):
+    key_types: dict[str, str] = {}
+    for question, source in zip(sets, protected, strict=True):
         types = {column.name: column.sql_type for column in source.source.columns}
-        found.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(one.places)})
+        key_types.update({f"k{place}": types[f"k{i}"] for i, place in enumerate(question.places)})
     columns = tuple((column.name, column.sql_type) for column in protected[0].source.columns)
     place = ("types", tuple(map(repr, sets[0].wanted)), columns)
     if place not in context.known:
         context.known[place] = types_of(context.cursor, sets[0].wanted, dict(columns))
     kinds: list[str] = context.known[place]
-    out = {f"k{i}": found.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
+    out = {f"k{i}": key_types.get(f"k{i}", "VARCHAR") for i in range(len(core.keys))}
     out |= {f"g{i}": "BIGINT" for i in range(len(core.keys))}
     return out | {f"a{i}": kind for i, kind in enumerate(kinds)} or {"one": "INTEGER"}
 
 
 def _columns(
-    context: Context, core: Core, parts: Sequence[Part], found: Read, derived: Mapping[str, exp.Expression],
+    context: Context, core: Core, parts: Sequence[Part], read: Read, derived: Mapping[str, exp.Expression],
     denominators: Sequence[int],
 ) -> dict[str, Column]:
     """Return the relation of a core, its grouping sets one after the other."""
     sets, protected = [part.asked for part in parts], [part.protected for part in parts]
     types = _types(context, core, sets, protected)
     texts: dict[str, list[str | None]] = {name: [] for name in types}
-    ends = _ends(core) if found.call.confidence else []
+    ends = _ends(core) if read.call.confidence else []
     for name in [*ends, *derived, *(f"{DENOMINATOR}{i}" for i in denominators)]:
         texts[name] = []
     for part in parts:
-        held = part.held.numbers
-        wanted = translated(part.asked, part.held.question)
-        factors = [cells.factor(one, part.protected, types[f"a{i}"]) for i, one in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in held.blocks])
-        count = len(held.groups)
+        numbers = part.held.numbers
+        aggregates = translated(part.asked, part.held.question)
+        factors = [cells.factor(aggregate, part.protected, types[f"a{i}"]) for i, aggregate in enumerate(part.asked.wanted)]
+        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
+        count = len(numbers.groups)
         for i in range(len(core.keys)):
             inside = part.asked.places.index(i) if i in part.asked.places else None
-            texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in held.groups]
+            texts[f"k{i}"] += [None if inside is None else keys[inside] for keys in numbers.groups]
             texts[f"g{i}"] += ["0" if inside is not None else "1"] * count
-        for i, one in enumerate(wanted):
-            texts[f"a{i}"] += value_texts(estimates, one, types[f"a{i}"], factors[i], cut=found.call.cut)
+        for i, aggregate in enumerate(aggregates):
+            texts[f"a{i}"] += value_texts(estimates, aggregate, types[f"a{i}"], factors[i], cut=read.call.cut)
         for i in denominators:
             as_shown = [math.nan if text is None else float(text) for text in texts[f"a{i}"][-count:]] if count else []
-            divisor = estimates.denominator(wanted[i], np.asarray(as_shown))
+            divisor = estimates.denominator(aggregates[i], np.asarray(as_shown))
             texts[f"{DENOMINATOR}{i}"] += [cell_text(float(v), "DOUBLE") for v in divisor]
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
-        if found.call.confidence is not None:
-            shown = intervals.Shown(part.held, estimates, wanted, types, factors, found.call.confidence)
-            made = intervals.ends(context, part, shown, derived)
-            for name, values in made.items():
+        if read.call.confidence is not None:
+            shown = intervals.Shown(part.held, estimates, aggregates, types, factors, read.call.confidence)
+            sides = intervals.ends(context, part, shown, derived)
+            for name, values in sides.items():
                 texts[name] += values
     kinds = {**types, **{name: intervals.type_of(name, types) for name in texts if name not in types}}
     return {name: _column(kinds[name], values) for name, values in texts.items()}
@@ -235,71 +235,71 @@ def _column(sql_type: str, values: list[str | None]) -> Column:
     return Column(sql_type, values)
 
 
-def translated(one: Asked, held: Mapping[str, Any]) -> list[Wanted]:
+def translated(asked: Asked, stored_question: Mapping[str, Any]) -> list[Wanted]:
     """Return the aggregates with the positions that their arguments and conditions have in a release.
 
     An argument that is only counted has a position there if something else was asked of it: its number may be among what that gave.
     """
-    arguments, conditions = list(held["arguments"]), list(held["conditions"])
-    known = stored.wanted(held) if "aggregates" in held else []
-    counted = {found.text: found.arguments for found in known if found.function == "count"}
+    arguments, conditions = list(stored_question["arguments"]), list(stored_question["conditions"])
+    known = stored.wanted(stored_question) if "aggregates" in stored_question else []
+    counted = {bought.text: bought.arguments for bought in known if bought.function == "count"}
 
     def condition(place: int | None) -> int | None:
-        return None if place is None else conditions.index(one.condition_texts[place])
+        return None if place is None else conditions.index(asked.condition_texts[place])
 
     return [
         replace(
-            wanted,
-            arguments=counted[wanted.text] if wanted.text in counted else tuple(
-                arguments.index(one.argument_texts[place]) for place in wanted.arguments
+            aggregate,
+            arguments=counted[aggregate.text] if aggregate.text in counted else tuple(
+                arguments.index(asked.argument_texts[place]) for place in aggregate.arguments
             ),
-            condition=condition(wanted.condition),
-            there=condition(wanted.there),
+            condition=condition(aggregate.condition),
+            there=condition(aggregate.there),
         )
-        for wanted in one.wanted
+        for aggregate in asked.wanted
     ]
 
 
-def value_texts(estimates: Estimates, one: Wanted, sql_type: str, factor: float, *, cut: bool = False) -> list[str | None]:
+def value_texts(estimates: Estimates, aggregate: Wanted, sql_type: str, factor: float, *, cut: bool = False) -> list[str | None]:
     """Return an aggregate as the texts of values of its type, one for each group; None for NULL.
 
     ``cut``: whether counts, and sums of numbers of one sign, are cut at 0.
     """
-    value = estimates.value(one)
-    if one.function in LISTED:
-        return listed_texts(estimates, one, value, sql_type)
-    value = (np.clip(value, *_possible(estimates, one)) if cut else value) * factor
-    if one.listed:
+    value = estimates.value(aggregate)
+    if aggregate.function in LISTED:
+        return listed_texts(estimates, aggregate, value, sql_type)
+    value = (np.clip(value, *_possible(estimates, aggregate)) if cut else value) * factor
+    if aggregate.listed:
         inner = sql_type.removesuffix("[]")
         return ["[" + ", ".join(cell_text(v, inner) or "NULL" for v in row) + "]" for row in value]
     flat = value[:, 0] if value.ndim == 2 else value
     return [cell_text(float(v), sql_type) for v in flat]
 
 
-def _possible(estimates: Estimates, one: Wanted) -> tuple[float, float]:
+def _possible(estimates: Estimates, aggregate: Wanted) -> tuple[float, float]:
     """Return between which numbers a count or a sum lies for certain."""
-    if one.function == "sum":
-        bounds = estimates.query.measures[estimates.find(one)[0]].variables[0]
+    if aggregate.function == "sum":
+        bounds = estimates.query.measures[estimates.find(aggregate)[0]].variables[0]
         return (0.0 if bounds.lower >= 0 else -math.inf), (0.0 if bounds.upper <= 0 else math.inf)
-    return (0.0 if one.function.startswith("count") or one.function == "regr_count" else -math.inf), math.inf
+    return (0.0 if aggregate.function.startswith("count") or aggregate.function == "regr_count" else -math.inf), math.inf
 
 
-def listed_texts(estimates: Estimates, one: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:
+def listed_texts(estimates: Estimates, aggregate: Wanted, counters: np.ndarray, sql_type: str) -> list[str | None]:
     """Return what counters of listed values say: the most frequent one, all of them, or whether there is any."""
-    place = estimates.find(one)[0]
+    place = estimates.find(aggregate)[0]
     measure = estimates.query.measures[place]
-    if one.function == "mode":
+    if aggregate.function == "mode":
         return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
     numbers = listed.histogram(measure, counters)
-    if one.function in DISTINCT:
-        return [cell_text(value, sql_type) for value in distinct.numbers(one.function, estimates, place, counters)]
-    if one.function == "histogram":
+    if aggregate.function in DISTINCT:
+        return [cell_text(value, sql_type) for value in distinct.numbers(aggregate.function, estimates, place, counters)]
+    if aggregate.function == "histogram":
         return [
             "[" + ", ".join(_pair(v, n) for v, n in zip(measure.values, row, strict=True) if n > 0) + "]" for row in numbers
         ]
-    found = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
-    other = measure.values.index("true" if one.function == "bool_or" else "false")
-    answer = found[:, other] if one.function == "bool_or" else ~found[:, other]
+    shown = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
+    place_of_label = measure.values.index("true" if aggregate.function == "bool_or" else "false")
+    answer = shown[:, place_of_label] if aggregate.function == "bool_or" else ~shown[:, place_of_label]
     return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]
 
 
@@ -311,11 +311,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _check_tables(context: Context, found: Read, parsed: Callable[[str], dict[str, Any]]) -> None:
+def _check_tables(context: Context, read: Read, parsed: Callable[[str], dict[str, Any]]) -> None:
     """Ask DuckDB's parser for the tables of the outer statement, as a second opinion: none of them may be protected."""
-    facts, cores = Facts(context), {core.name for core, _ in found.asked}
-    ctes = {fold(cte.alias) for cte in found.query.outer.find_all(exp.CTE)}
-    for node in nodes(parsed(render(found.query.outer))):
+    facts, cores = Facts(context), {core.name for core, _ in read.asked}
+    ctes = {fold(cte.alias) for cte in read.query.outer.find_all(exp.CTE)}
+    for node in nodes(parsed(render(read.query.outer))):
         if node.get("type") != "BASE_TABLE":
             continue
         parts = [str(node[part]) for part in ("catalog_name", "schema_name", "table_name") if node.get(part)]
@@ -331,8 +331,8 @@ def _check_functions(context: Context, outer: exp.Expression, parsed: Callable[[
     for node in outer.find_all(exp.Anonymous):
         name = fold(str(node.this)) if isinstance(node.this, str) else ""
         if name in _FORBIDDEN or name not in allowed:
-            said = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
-            raise UnsupportedQuery(f"{name}()", said)
+            advice = "only DuckDB's own functions of the answer's numbers may be used here, none that reads anything"
+            raise UnsupportedQuery(f"{name}()", advice)
 
     names = {str(node["function_name"]) for node in nodes(parsed(render(outer))) if node.get("function_name")}
     changed = catalog_of(context).changed_function(names | _OF_ANSWERS)

@@ -30,7 +30,7 @@ from dpsql.text import readable
 _SAME = ("max_groups", "max_rows_per_group", "max_rows")
 
 
-def check(found: Read) -> None:
+def check(read_query: Read) -> None:
     """Refuse bounds of what is not in the query, and bounds := {'expression': 'auto'} where no aggregate has this argument.
 
     A misspelt name must not leave other bounds in force.
@@ -41,18 +41,18 @@ def check(found: Read) -> None:
     """
     inside = {
         canonical(node, qualified=False)
-        for _, sets in found.asked
+        for _, sets in read_query.asked
         for one in sets
         for tree in (one.source, *one.arguments, *one.conditions, *one.keys)
         for node in tree.walk()
         if isinstance(node, exp.Condition)
     }
-    for text, pair in found.call.stated_bounds.items():
+    for text, pair in read_query.call.stated_bounds.items():
         if canonical(read_expression(text, "bounds"), qualified=False) not in inside:
             said = "the query has no such column or expression; write it as it stands there"
             raise ArgumentError(f"bounds[{text!r}]", list(pair), said)
-    known = {canonical(node, qualified=False) for _, sets in found.asked for one in sets for node in one.arguments}
-    for text in found.call.auto:
+    known = {canonical(node, qualified=False) for _, sets in read_query.asked for one in sets for node in one.arguments}
+    for text in read_query.call.auto:
         if text != ALL and canonical(read_expression(text, "bounds"), qualified=False) not in known:
             shown = sorted({readable.expression(name) for name in known})
             raise ArgumentError(f"bounds[{text!r}]", "auto", f"bounds are learned of what is aggregated, as written there: {shown}")
@@ -69,8 +69,8 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
-    for stored, operation, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
-        if operation != "query" or any(parameters.get(key) != wanted.get(key) for key in _SAME):
+    for stored, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
+        if any(parameters.get(key) != wanted.get(key) for key in _SAME):
             continue
         question = parameters.get("query")
         if not isinstance(question, dict) or question.get("rows") != wanted["query"]["rows"]:
@@ -87,10 +87,10 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
 
 def _take(best: dict[str, tuple[float, Bounds]], release: Release, question: Mapping[str, Any], call: QueryPurchase) -> None:
     """Add what a release has learned of the arguments of a query, where nothing less noisy is there."""
-    query, found = release.planned.query, release.refinement
-    if query is None or found is None:
+    query, refinement = release.planned.query, release.refinement
+    if query is None or refinement is None:
         return
-    for one, chosen in zip(query.learning, found.bounds, strict=True):
+    for one, chosen in zip(query.learning, refinement.bounds, strict=True):
         text = str(question["arguments"][one.position])
         if one.filter is not None or text not in call.asked.argument_texts:
             continue
@@ -102,15 +102,15 @@ def _take(best: dict[str, tuple[float, Bounds]], release: Release, question: Map
 
 def said(release: Release, arguments: list[str]) -> list[str]:
     """Return what a release's histograms of magnitudes say of its bounds, in words."""
-    query, found = release.planned.query, release.refinement
+    query, refinement = release.planned.query, release.refinement
     if query is None:
         return []
     earlier = {arguments.index(text): tuple(pair) for text, pair in (release.manifest["parameters"].get("learned") or {}).items()}
     used = dict.fromkeys(v.position for m in query.measures for v in m.variables if earlier.get(v.position) == (v.lower, v.upper))
     out = [f"{readable.expression(arguments[position])}: the bounds were learned by an earlier release" for position in used]
-    if found is None:
+    if refinement is None:
         return out
-    for one, counts, chosen in zip(query.learning, found.counts[: len(query.learning)], found.bounds, strict=True):
+    for one, counts, chosen in zip(query.learning, refinement.counts[: len(query.learning)], refinement.bounds, strict=True):
         rows, cut = beyond(one, counts, chosen.sums)
         text = readable.expression(arguments[one.position])
         users = {m.kind for m in query.measures for v in m.variables if v.position == one.position and v.learned is not None}

@@ -85,9 +85,9 @@ def ledger(context: Context, call: LedgerCall) -> str:
             "WHERE (? IS NULL OR source = ?) AND (? OR who = ?) ORDER BY written_at ASC NULLS LAST, source ASC, entry ASC"
         )
         with reading(f"database {book.database}" if key is None else key):
-            found = book.cursor.execute(query, [key, key, context.analyst is None, context.user]).fetchall()
+            fetched = book.cursor.execute(query, [key, key, context.analyst is None, context.user]).fetchall()
         granted = _granted(context, book)
-        rows += [row for row in found if str(row[0]) not in granted]
+        rows += [row for row in fetched if str(row[0]) not in granted]
         for grant in _held(granted, key):
             rows += map(_texts, hers.entries(Ledger(book, grant.source, context.user), grant, LEDGER_COLUMNS))
     return _ordered("ledger", LEDGER_COLUMNS, rows)
@@ -152,22 +152,24 @@ def _texts(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def _budget_row(books: Ledger, *, shown: bool) -> tuple[Any, ...]:
     """Return a table's own budget; ``shown``: with the grants of it."""
     condition = books.condition()
-    found = state = used = None
+    protection = state = used = None
     granted: list[dict[str, Any]] = []
-    with suppress(LedgerError), reading(books.source):  # `condition` says what is wrong
+    with suppress(LedgerError), reading(books.source), books.whole():  # `condition` says what is wrong
         charges, anchor, holds = books.charges(), books.anchor(), books.chain_holds()
-        found = books.protection()
-        state = remaining(found.budget, charges) if found is not None else None
-        used = min(1.0, at_most(share_used(found.budget, charges))) if found is not None else None
-        granted = _shares(books, found) if shown and found is not None else []
-    if found is None or state is None or used is None:
+        protection = books.protection()
+        state = remaining(protection.budget, charges) if protection is not None else None
+        used = min(1.0, at_most(share_used(protection.budget, charges))) if protection is not None else None
+        granted = _shares(books, protection) if shown and protection is not None else []
+    if protection is None or state is None or used is None:
         nothing = dict.fromkeys(BUDGET_COLUMNS)
         return tuple({**nothing, "source": books.source, "chain_holds": False, "books": condition, "duckdb": described()}.values())
     rho_limit, rho_left = (None if rho is None else at_least(rho) for rho in (state.rho_limit, state.rho_left))
+    budget = protection.budget
     return (
-        books.source, found.budget.accountant, float(found.budget.epsilon), float(found.budget.delta), at_most(state.epsilon_spent),
+        books.source, budget.accountant, float(budget.epsilon), float(budget.delta), at_most(state.epsilon_spent),
         state.delta_spent, at_least(state.epsilon_left), state.delta_left, rho_limit, at_most(state.rho_spent), rho_left,
-        at_least(state.pure_epsilon_left), len(charges), found.neighbors, found.privacy_unit, found.max_contributions,
+        at_least(state.pure_epsilon_left), len(charges),
+        protection.neighbors, protection.privacy_unit, protection.max_contributions,
         holds, condition, None if anchor is None else str(anchor), used, described(),
         granted,
     )
@@ -189,15 +191,15 @@ def releases(context: Context, call: ReleasesCall) -> str:
             "WHERE ? IS NULL OR source = ? ORDER BY charged_at ASC NULLS LAST, release ASC"
         )
         with reading(f"database {book.database}" if key is None else key):
-            found = book.cursor.execute(query, [key, key]).fetchall()
+            fetched = book.cursor.execute(query, [key, key]).fetchall()
         granted, links = _granted(context, book), _links(book)
-        ledgers = {source: Ledger(book, source, context.user) for source in {*granted, *(str(row[1]) for row in found)}}
-        intact = {source: ledgers[source].chain_holds() for source in {str(row[1]) for row in found}}
+        ledgers = {source: Ledger(book, source, context.user) for source in {*granted, *(str(row[1]) for row in fetched)}}
+        intact = {source: ledgers[source].chain_holds() for source in {str(row[1]) for row in fetched}}
         entries = {source: _entries(ledger) for source, ledger in ledgers.items()}  # of all releases, not once for each
-        found = [row for row in found if str(row[1]) not in granted]
+        fetched = [row for row in fetched if str(row[1]) not in granted]
         for grant in _held(granted, key):
-            found += map(_texts, hers.releases(ledgers[grant.source], grant, RELEASE_COLUMNS))
-        for row in found:
+            fetched += map(_texts, hers.releases(ledgers[grant.source], grant, RELEASE_COLUMNS))
+        for row in fetched:
             source = str(row[1])
             notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []
             warning = [] if intact.get(source, True) else ["the ledger was edited: its chain of hashes does not hold"]
@@ -225,13 +227,13 @@ def _filters(query: str, source: str) -> str | None:
     if not query.lstrip().upper().startswith(("SELECT", "WITH")):
         return f"as in {query}"
     try:
-        found = [clause.this for clause in sqlglot.parse_one(query, read="duckdb").find_all(exp.Where)]
+        conditions = [clause.this for clause in sqlglot.parse_one(query, read="duckdb").find_all(exp.Where)]
     except sqlglot.errors.SqlglotError:  # a book that was edited
         return None
-    for part in found:
+    for part in conditions:
         for name in part.find_all(exp.Identifier):
             name.set("quoted", not name.name.isidentifier())
-    return " AND ".join(part.sql(dialect="duckdb") for part in found) or None
+    return " AND ".join(part.sql(dialect="duckdb") for part in conditions) or None
 
 
 def _number(value: Any) -> bool:
@@ -253,9 +255,9 @@ def _notes(context: Context, ledger: Ledger, entries: dict[str, list[tuple[Any, 
     with suppress(ReleaseError, LedgerError):
         if entries is None:
             raise LedgerError("the books were edited")
-        found = drawing.of_purchase(context, ledger, name, ledger.purchase_in(entries, name))
-        if found is None:
+        bought = drawing.of_purchase(context, ledger, name, ledger.purchase_in(entries, name))
+        if bought is None:
             return []
-        said = kept.sentence(context, ledger.books.database, found)
-        return [*(str(note) for note in found.manifest.get("notes", [])), *([] if said is None else [said])]
+        sentence = kept.sentence(context, ledger.books.database, bought)
+        return [*(str(note) for note in bought.manifest.get("notes", [])), *([] if sentence is None else [sentence])]
     return ["its file cannot be read: it was moved, edited or replaced"]

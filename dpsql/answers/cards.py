@@ -81,20 +81,20 @@ def html_of(relation: duckdb.DuckDBPyRelation) -> str | None:
     columns = set(relation.columns)
     if columns == _EXPLAINED:
         return _card(_explained(relation.fetchall()), more=False)
-    for wanted, card in ((_BUDGET, _budget), (_LEDGER, _ledger), (_PLAN, _plan), (_RELEASES, _releases)):
-        if wanted <= columns:
+    for needed, card in ((_BUDGET, _budget), (_LEDGER, _ledger), (_PLAN, _plan), (_RELEASES, _releases)):
+        if needed <= columns:
             rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.limit(_MOST_ROWS + 1).fetchall()]
             return _card(card(rows[:_MOST_ROWS]), len(rows) > _MOST_ROWS)
     if relation in _answers:
-        found = relation.limit(_MOST_ROWS + 1).fetchall()
-        return _card(_answered(relation.columns, found[:_MOST_ROWS], *_answers[relation]), len(found) > _MOST_ROWS)
+        fetched = relation.limit(_MOST_ROWS + 1).fetchall()
+        return _card(_answered(relation.columns, fetched[:_MOST_ROWS], *_answers[relation]), len(fetched) > _MOST_ROWS)
     own = getattr(type(relation), "_repr_html_", None)
     return str(own(relation)) if callable(own) else None
 
 
-def combined_html(found: Combined) -> str:
+def combined_html(combined: Combined) -> str:
     """Return a combined estimate as a card."""
-    rows = [(name.replace("_", " "), number(value, 5)) for name, value in asdict(found).items()]
+    rows = [(name.replace("_", " "), number(value, 5)) for name, value in asdict(combined).items()]
     return _card(table(["", ""], rows, label="combined estimate", numeric=(1,)), more=False)
 
 
@@ -130,21 +130,21 @@ def _one_budget(row: Mapping[str, Any]) -> str:
     condition = "the ledger was edited" if not row["chain_holds"] else row.get("books") or "intact"
     broken = "" if condition == "intact" else f' <strong style="color:{_BAD}">{text(condition)}</strong>'
     unit = "one row" if row.get("privacy_unit") is None else f"all rows of one {row['privacy_unit']}"
-    said = (
+    line = (
         f"epsilon {number(row['epsilon_spent'], 5)} of {number(row['epsilon'], 5)} spent; "
         f"one more release can have {number(row['epsilon_left'], 5)}; "
         f"delta {number(row['delta'])}; {row['releases']} releases; unit: {unit}"
     )
     return (
         f'<div style="margin:.5em 0"><div><strong>{text(row["source"])}</strong> {number(share, 3)} % spent{broken}</div>'
-        f'{gauge(used, label)}<div style="{_MUTED}">{text(said)}</div></div>'
+        f'{gauge(used, label)}<div style="{_MUTED}">{text(line)}</div></div>'
     )
 
 
 def _explained(rows: Sequence[tuple[str, str]]) -> str:
     """Return the explanation of an answer; what an explanation is about is said once."""
     before = ["", *(about for about, _ in rows)]
-    shown = [("" if about == last else about, said) for (about, said), last in zip(rows, before, strict=False)]
+    shown = [("" if about == last else about, words) for (about, words), last in zip(rows, before, strict=False)]
     return table(["", ""], shown, label="explanation")
 
 
@@ -165,12 +165,12 @@ def _answered(
             cells.append(f"{_value(row[places[name]])} ({low} to {high})" if name in ends else _value(row[places[name]]))
         shown.append(cells)
     numeric = [i for i, name in enumerate(head) if any(isinstance(row[places[name]], (int, float)) for row in rows)]
-    said: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for release in releases:
         with suppress(duckdb.Error):  # of a database that is no longer in use here
             explained = con.cursor().execute("FROM dp_explain(?)", [release]).fetchall()
-            said.update(dict.fromkeys(str(said_) for about, said_ in explained if about in ("rows", "price")))
-    lines = "".join(f"<div>{text(line)}</div>" for line in said)
+            sentences.update(dict.fromkeys(str(said_) for about, said_ in explained if about in ("rows", "price")))
+    lines = "".join(f"<div>{text(line)}</div>" for line in sentences)
     return table(head, shown, label="answer", numeric=numeric) + f'<div style="{_MUTED}">{lines}</div>'
 
 

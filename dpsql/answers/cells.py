@@ -26,13 +26,13 @@ def cell_text(value: float, sql_type: str) -> str | None:
     """
     if math.isnan(value):
         return None
-    found = sqltypes.parse(sql_type)
-    if found.family in ("integer", "decimal"):
-        near = (found.high if value > 0 else found.low) if math.isinf(value) else round(value * 10**found.scale)
-        return _decimal(min(max(near, found.low), found.high), found.scale)
-    if found.family == "boolean":
+    parsed = sqltypes.parse(sql_type)
+    if parsed.family in ("integer", "decimal"):
+        near = (parsed.high if value > 0 else parsed.low) if math.isinf(value) else round(value * 10**parsed.scale)
+        return _decimal(min(max(near, parsed.low), parsed.high), parsed.scale)
+    if parsed.family == "boolean":
         return "true" if value >= 0.5 else "false"
-    if found.family == "temporal":
+    if parsed.family == "temporal":
         return _moment(value, sql_type)
     return repr(float(value))
 
@@ -45,12 +45,12 @@ def _decimal(scaled: int, scale: int) -> str:
     return f"{'-' * (scaled < 0)}{digits[:-scale]}.{digits[-scale:]}"
 
 
-def factor(one: Wanted, protected: ProtectedSource, sql_type: str) -> float:
+def factor(aggregate: Wanted, protected: ProtectedSource, sql_type: str) -> float:
     """Return what a number has to be multiplied with: DuckDB's median of dates (days) is a timestamp (seconds)."""
-    if not one.arguments:
+    if not aggregate.arguments:
         return 1.0
     kinds = {column.name: column.sql_type for column in protected.source.columns}
-    is_date = kinds.get(f"a{one.arguments[0]}") == "DATE"
+    is_date = kinds.get(f"a{aggregate.arguments[0]}") == "DATE"
     return 86_400.0 if is_date and sql_type.removesuffix("[]").startswith("TIMESTAMP") else 1.0
 
 

@@ -89,20 +89,20 @@ def combine(estimates: Iterable[float], variances: Iterable[float], level: float
     >>> round(result.lower, 6), round(result.upper, 6)
     (-2.746475, 6.746475)
     """
-    found, spread = _finite("estimates", estimates), _finite("variances", variances)
-    if len(found) < 2:
+    points, spread = _finite("estimates", estimates), _finite("variances", variances)
+    if len(points) < 2:
         raise ArgumentError(
             "estimates",
-            found.tolist(),
+            points.tolist(),
             "results of at least two synthetic tables are required; synthesize with options := {'sets': m}",
         )
-    if len(spread) != len(found):
-        raise ArgumentError("variances", len(spread), f"one variance for each of the {len(found)} estimates is required")
+    if len(spread) != len(points):
+        raise ArgumentError("variances", len(spread), f"one variance for each of the {len(points)} estimates is required")
     if (spread < 0).any():
         raise ArgumentError("variances", float(spread.min()), "a variance is at least 0; give the squared standard error")
-    sets = len(found)
-    estimate, within = math.fsum(found) / sets, math.fsum(spread) / sets
-    between = float(np.var(found, ddof=1)) if np.ptp(found) > 0 else 0.0
+    sets = len(points)
+    estimate, within = math.fsum(points) / sets, math.fsum(spread) / sets
+    between = float(np.var(points, ddof=1)) if np.ptp(points) > 0 else 0.0
     variance = between / sets + within
     df = degrees_of_freedom(between, within, sets)
     half = student_t_quantile(level, df) * math.sqrt(variance)
@@ -160,9 +160,9 @@ def _finite(argument: str, values: Iterable[float]) -> FloatArray:
     expected = "a list of finite numbers is required, one for each synthetic table"
     listed = list(values)
     try:
-        found = np.array([math.nan if value is None else float(value) for value in listed], dtype=np.float64)
+        numbers = np.array([math.nan if value is None else float(value) for value in listed], dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(argument, listed, expected) from None
-    if not np.isfinite(found).all():
+    if not np.isfinite(numbers).all():
         raise ArgumentError(argument, listed, expected)
-    return found
+    return numbers

@@ -25,17 +25,17 @@ def dummy(context: Context, call: DummyCall) -> str:
     if call.rows > making.most_rows(domain):
         expected = f"at most {making.most_rows(domain):,} rows of so many columns, and categories of that length, are made up"
         raise ArgumentError("rows", call.rows, expected)
-    rules = [one.rule for one in in_force(context.cursor, protected, domain)]
-    made = making.made_up(context.cursor, domain, rules, call.rows, call.seed)
+    rules = [declared.rule for declared in in_force(context.cursor, protected, domain)]
+    rows = making.made_up(context.cursor, domain, rules, call.rows, call.seed)
     whose = making.units(call.rows, protected.protection.max_contributions, call.seed)
     kept = {name: f"c{place}" for place, name in enumerate(domain.names)}
-    columns, texts, selected = dict.fromkeys(kept.values(), "VARCHAR"), made, []
+    columns, texts, selected = dict.fromkeys(kept.values(), "VARCHAR"), rows, []
     for column in protected.source.columns:
-        held = kept.get(column.name)
-        if held is None and protected.is_unit(column):
-            held = f"u{len(columns)}"
-            columns[held] = "VARCHAR"
+        packed_name = kept.get(column.name)
+        if packed_name is None and protected.is_unit(column):
+            packed_name = f"u{len(columns)}"
+            columns[packed_name] = "VARCHAR"
             texts = [(*row, making.identity(column.sql_type, unit)) for row, unit in zip(texts, whose, strict=True)]
-        value = "NULL" if held is None else identifier(held)
+        value = "NULL" if packed_name is None else identifier(packed_name)
         selected.append(f"CAST({value} AS {column.sql_type}) AS {identifier(column.name)}")
     return f"(SELECT {', '.join(selected)} FROM {packed(columns, texts)})"  # noqa: S608 -- quoted

@@ -44,44 +44,44 @@ def explain(context: Context, call: ExplainCall) -> str:
     ArgumentError
         The release is neither the answer of a query nor one of linked tables.
     """
-    found = drawing.find(context, call.release)
-    if found.plan.linked is not None:
-        return inline(COLUMNS, linked_words.explanation(found, found.plan.linked))
-    if found.plan.query is None:
+    release = drawing.find(context, call.release)
+    if release.plan.linked is not None:
+        return inline(COLUMNS, linked_words.explanation(release, release.plan.linked))
+    if release.plan.query is None:
         raise ArgumentError("release", call.release, "is not the answer of a query; FROM dp_releases() says what it is")
-    return inline(COLUMNS, rows(context, found))
+    return inline(COLUMNS, rows(context, release))
 
 
-def rows(context: Context, found: Release) -> list[tuple[str, str]]:
+def rows(context: Context, release: Release) -> list[tuple[str, str]]:
     """Return the explanation of a release: what it is about, and the words."""
-    query = found.plan.query
+    query = release.plan.query
     if query is None:
         return []
-    manifest = found.manifest
+    manifest = release.manifest
     unit = manifest.get("privacy_unit")
     asked = manifest["parameters"]["query"]
     charge = manifest["charge"]
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
-    said = [("question", f"{query_words.measures(query, unit)}, of the rows of: {rows_asked(asked)}")]
-    said += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
-    said += _groups(query)
+    lines = [("question", f"{query_words.measures(query, unit)}, of the rows of: {rows_asked(asked)}")]
+    lines += [("groups", f"by {readable.expression(text)}") for text in asked["keys"]]
+    lines += _groups(query)
     bounded = query_words.bounding(query, unit) or ["every row is a unit of its own; none is left out"]
-    said += [("rows", text) for text in bounded]
-    read = source(context, found)
-    said += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
+    lines += [("rows", text) for text in bounded]
+    read = source(context, release)
+    lines += [("rows", text) for text in query_words.limiting(read.source.limited if read is not None else None, unit)]
     if read is not None:
-        said += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(found.identifier))]
+        lines += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(release.identifier))]
     elif linked := manifest.get("linked"):  # the tables are gone
-        said.append(("rows", link_words.whose(linked["tables"], unit, linked["root"])))
-    said += _share(context, found, query)
-    shown = texts(context, found)
-    said += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
-    said += [("bounds", text) for text in auto.said(found, list(asked["arguments"]))]
-    said += [("values", text) for text in _estimates(query)]
-    said += [("noise", text) for text in query_words.noise(found.plan, shown)]
-    said.append(("intervals", _INTERVALS))
-    said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
-    return said
+        lines.append(("rows", link_words.whose(linked["tables"], unit, linked["root"])))
+    lines += _share(context, release, query)
+    shown = texts(context, release)
+    lines += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
+    lines += [("bounds", text) for text in auto.said(release, list(asked["arguments"]))]
+    lines += [("values", text) for text in _estimates(query)]
+    lines += [("noise", text) for text in query_words.noise(release.plan, shown)]
+    lines.append(("intervals", _INTERVALS))
+    lines.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {release.identifier}"))
+    return lines
 
 
 def rows_asked(asked: Mapping[str, Any]) -> str:
@@ -89,9 +89,9 @@ def rows_asked(asked: Mapping[str, Any]) -> str:
     return readable.expression(_PLACED.sub(r"\1", str(asked["rows"]).removeprefix("SELECT 1 ")))
 
 
-def _share(context: Context, found: Release, query: QueryPlan) -> list[tuple[str, str]]:
+def _share(context: Context, release: Release, query: QueryPlan) -> list[tuple[str, str]]:
     """Return about how many rows are kept, where a histogram of rows per unit was bought."""
-    most, manifest = query.max_rows, found.manifest
+    most, manifest = query.max_rows, release.manifest
     if not query.unit or most is None or manifest.get("linked"):
         return []
     for database in context.databases():
@@ -113,42 +113,42 @@ def _groups(query: QueryPlan) -> list[tuple[str, str]]:
 def _estimates(query: QueryPlan) -> list[str]:
     """Return what to know of aggregates that are not what their name says without privacy."""
     asked = {text.partition("(")[0] for text in query.asked}
-    found = []
+    lines = []
     if asked & EXTREMES:
-        found.append(_RANKED)
+        lines.append(_RANKED)
     if asked & measured("listed"):
-        found.append(_LISTED)
+        lines.append(_LISTED)
     if query.keys and asked & (SECOND | QUANTILES | {"avg", "corr"}):
-        found.append(_LEANING)
-    return found
+        lines.append(_LEANING)
+    return lines
 
 
-def source(context: Context, found: Release) -> ProtectedSource | None:
+def source(context: Context, release: Release) -> ProtectedSource | None:
     """Return the source of a release, for the types of its columns; None where it is not here any more. No row is read."""
     for database in context.databases():
-        if Books(context.cursor, database).sources_of(found.identifier):
+        if Books(context.cursor, database).sources_of(release.identifier):
             home = dataclasses.replace(context, database=database, schema="main")
             with suppress(DpsqlError):
-                return resolve(home, str(found.manifest["query"]), local=True)
+                return resolve(home, str(release.manifest["query"]), local=True)
     return None
 
 
-def texts(context: Context, found: Release) -> query_words.Texts:
+def texts(context: Context, release: Release) -> query_words.Texts:
     """Return how dates and times among the arguments are shown, whose bounds are kept as numbers."""
-    protected = source(context, found)
+    protected = source(context, release)
     columns = [] if protected is None else protected.source.columns
     types = {int(c.name[1:]): c.sql_type for c in columns if c.name[:1] == "a"}
     return {place: partial(cell_text, sql_type=kind) for place, kind in types.items() if sqltypes.parse(kind).family == "temporal"}
 
 
 def _bounds(query: QueryPlan, arguments: list[str], texts: query_words.Texts) -> list[str]:
-    found = []
+    lines = []
     for measure in query.measures:
         if measure.kind in ("moments", "scaled", "tree"):
-            for one in measure.variables:
-                text = readable.expression(arguments[one.position])
-                low, high = query_words.ends(one, texts)
-                said = f"{text}: values below {low} count as {low}, values above {high} as {high}"
-                if said not in found:
-                    found.append(said)
-    return found
+            for variable in measure.variables:
+                text = readable.expression(arguments[variable.position])
+                low, high = query_words.ends(variable, texts)
+                line = f"{text}: values below {low} count as {low}, values above {high} as {high}"
+                if line not in lines:
+                    lines.append(line)
+    return lines

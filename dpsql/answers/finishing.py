@@ -33,12 +33,12 @@ def columns_of(context: Context, text: str, shape: object = None) -> list[tuple[
     ------
     duckdb.Error
     """
-    found: list[tuple[str, str]] | None = None if shape is None else context.known.get(("described", shape))
-    if found is None:
-        found = [(str(row[0]), str(row[1])) for row in context.cursor.execute(f"DESCRIBE {text}").fetchall()]
+    columns: list[tuple[str, str]] | None = None if shape is None else context.known.get(("described", shape))
+    if columns is None:
+        columns = [(str(row[0]), str(row[1])) for row in context.cursor.execute(f"DESCRIBE {text}").fetchall()]
     if shape is not None:
-        context.known["described", shape] = found
-    return found
+        context.known["described", shape] = columns
+    return columns
 
 
 def finish(context: Context, text: str, sql: str, shape: object = None) -> str:
@@ -67,19 +67,19 @@ def finish(context: Context, text: str, sql: str, shape: object = None) -> str:
     except duckdb.InterruptException:
         raise
     except duckdb.Error as error:
-        said = (
+        advice = (
             f"what stands around the aggregates fails on the released numbers ({first_line(error)}). They are bought and kept: "
             "change that part, it costs nothing more"
         )
-        raise ArgumentError("sql", sql[:80], said) from None
+        raise ArgumentError("sql", sql[:80], advice) from None
     if few and len(rows) > MOST_ROWS:
         told = f"the answer is too large: at most {MOST_ROWS:,} rows. What was bought is kept; ask for less"
         raise ArgumentError("sql", sql[:80], told)
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns)
         return f"(SELECT {nulls} LIMIT 0)"
-    made = ", ".join(_column(place, name, kind, rows) for place, (name, kind) in enumerate(columns))
-    return f"(SELECT {made})"
+    values = ", ".join(_column(place, name, kind, rows) for place, (name, kind) in enumerate(columns))
+    return f"(SELECT {values})"
 
 
 def _is_plain(kind: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpsql import methods
-from dpsql.accounting import expected_absolute_error, remaining
+from dpsql.accounting import charges_of, expected_absolute_error, remaining
 from dpsql.answers import held as held_by
 from dpsql.answers import kept, link_words, linked_words, query_words, row_bounds, ruled
 from dpsql.answers.query import queries
@@ -62,9 +62,9 @@ def plan(context: Context, call: PlanCall) -> str:
     """
     if call.operation == "query" or (call.operation is None and is_aggregate_query(call.source)):
         pairs = [
-            (source, one)
+            (source, variant)
             for source, purchase in queries(context, call.as_query())
-            for one in row_bounds.bought(context, source, purchase)
+            for variant in row_bounds.bought(context, source, purchase)
         ]
         return inline(PLAN_COLUMNS, [row_of(context, *pair, call) for pair in pairs])
     protected = resolve(context, call.source)
@@ -82,41 +82,42 @@ def plan(context: Context, call: PlanCall) -> str:
 def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
     """Return the plan of one release as a row of `PLAN_COLUMNS`."""
     operation = asked.operation
-    found = uses.asked(context, protected, asked)
-    name = found.release
-    purchase = protected.ledger.purchase(name) if found.hers else None
+    use = uses.asked(context, protected, asked)
+    name = use.release
+    purchase = protected.ledger.purchase(name) if use.hers else None
     if purchase is None:
         uses.check(context, protected, asked)
     if purchase is not None and purchase.operation == operation:
         asked = asked.filled(purchase.parameters)
-    wanted = request(context, protected, asked)
-    other = [] if purchase is None else asked.differing(purchase.parameters)
-    bought = purchase is not None and not other
-    taken = _taken(wanted, purchase, other)
+    requested = request(context, protected, asked)
+    differing = [] if purchase is None else asked.differing(purchase.parameters)
+    bought = purchase is not None and not differing
+    of_name = _taken(requested, purchase, differing)
     of_then = False
-    if purchase is not None and bought and not taken and protected.lineages:  # its links may have allowed another number of rows
+    if purchase is not None and bought and not of_name and protected.lineages:  # its links may have allowed another number of rows
         stored = planned(purchase.plan, name)
-        of_then = stored.to_json() != wanted.plan.to_json()
-        wanted = dataclasses.replace(wanted, plan=stored)
-    there = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
-    if there is not None:
-        bought, name = True, there[0].release
-    unasked = [] if bought else _bound(context, protected, wanted.plan)
-    (budget, charges), charge = uses.limit(protected), wanted.calibration.charge
+        of_then = stored.to_json() != requested.plan.to_json()
+        requested = dataclasses.replace(requested, plan=stored)
+    stored_answer = held_by.known(context, protected, asked) if isinstance(asked, QueryPurchase) and not bought else None
+    if stored_answer is not None:
+        bought, name = True, stored_answer[0].release
+    unasked = [] if bought else _bound(context, protected, requested.plan)
+    (budget, charges), charge = uses.limit(protected), requested.calibration.charge
     affordable = bought or uses.affordable(protected, charge)
-    after = remaining(budget, charges if bought or not affordable else [*charges, charge])
+    after = remaining(budget, charges if bought or not affordable else charges_of(charges).plus([charge]))
     rows = call.rows
-    by_number = _by_contributions(context, protected, asked, wanted.plan)
-    rules = ruled.effects(context.cursor, wanted.plan)
-    capped = not isinstance(asked, LevelCall) and (not of_then or wanted.plan.query is not None)
+    by_number = _by_contributions(context, protected, asked, requested.plan)
+    rules = ruled.effects(context.cursor, requested.plan)
+    capped = not isinstance(asked, LevelCall) and (not of_then or requested.plan.query is not None)
+    order = asked_order(call.columns, requested.plan.domain.names)
     shown: dict[str, Any] = {
-        "measures": measures(wanted.plan, asked_order(call.columns, wanted.plan.domain.names), protected.protection.privacy_unit),
+        "measures": measures(requested.plan, order, protected.protection.privacy_unit),
         "operation": operation,
-        "method": wanted.plan.method,
-        "tables": _tables(wanted.plan),
-        "cells": None if wanted.plan.open else wanted.plan.cells,
-        "mechanism": wanted.plan.mechanism,
-        "noise_scale": _noise_scale(wanted.plan) if wanted.plan.query is None else query_words.scale(wanted.plan),
+        "method": requested.plan.method,
+        "tables": _tables(requested.plan),
+        "cells": None if requested.plan.open else requested.plan.cells,
+        "mechanism": requested.plan.mechanism,
+        "noise_scale": _noise_scale(requested.plan) if requested.plan.query is None else query_words.scale(requested.plan),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -126,19 +127,19 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "epsilon_left_after": at_least(after.epsilon_left),
         "delta_left_after": after.delta_left,
         "rho_left_after": None if after.rho_left is None else at_least(after.rho_left),
-        **{f"expected_error_{k}way": _rounded(expected_error(wanted.plan, k)) for k in (1, 2, 3)},
-        **estimate(ruled.breakable(wanted.plan, rules), rows, duckdb_limit_mb(context)),
-        "calibration": wanted.calibration.method,
-        "columns": _columns(wanted.plan) if not isinstance(asked, QueryPurchase) else _keys(asked),
-        "left_out": list(wanted.left_out),
+        **{f"expected_error_{k}way": _rounded(expected_error(requested.plan, k)) for k in (1, 2, 3)},
+        **estimate(ruled.breakable(requested.plan, rules), rows, duckdb_limit_mb(context)),
+        "calibration": requested.calibration.method,
+        "columns": _columns(requested.plan) if not isinstance(asked, QueryPurchase) else _keys(asked),
+        "left_out": list(requested.left_out),
         "notes": [
-            *taken,
-            *([] if there is None else [f"answered from release {there[0].release!r}, free"]),
+            *of_name,
+            *([] if stored_answer is None else [f"answered from release {stored_answer[0].release!r}, free"]),
             *unasked,
-            *_notes(protected, wanted, affordable, rows),
-            *(_capped(context, protected, wanted.plan, by_number) if capped else []),
+            *_notes(protected, requested, affordable, rows),
+            *(_capped(context, protected, requested.plan, by_number) if capped else []),
             *link_words.notes(protected, purchase if bought else None),
-            *ruled.notes(protected, wanted.plan, rules),
+            *ruled.notes(protected, requested.plan, rules),
         ],
         "release": name,
     }
@@ -194,7 +195,7 @@ def measures(plan: Plan, order: Sequence[int], unit: str | None = None) -> str:
     parts = []
     if pairs := _pairs(plan):
         parts = [f"{len(names):,} one-way tables", f"{pairs:,} pairwise Kendall tau{'' if pairs == 1 else 's'}"]
-    for places, attributes in sorted(plan.orders, key=lambda found: found[1].shape[1]) if not pairs else ():
+    for places, attributes in sorted(plan.orders, key=lambda ordered: ordered[1].shape[1]) if not pairs else ():
         k = attributes.shape[1]
         parts.append(f"{places.size:,} {_ORDINAL.get(k, f'{k}-way')} table{'' if places.size == 1 else 's'}")
     if plan.coarse:
@@ -213,19 +214,19 @@ def _by_contributions(
     context: Context, protected: ProtectedSource, asked: BuyingCall, plan: Plan
 ) -> dict[int, float | None]:
     """Return the noise scale of the same call for other bounds on the rows of a unit; nothing where rows are the units."""
-    held = protected.protection
-    if held.privacy_unit is None or plan.units or plan.query is not None or plan.linked is not None:
+    protection = protected.protection
+    if protection.privacy_unit is None or plan.units or plan.query is not None or plan.linked is not None:
         return {}
-    offered = sorted({*unit_rows.OFFERED, held.max_contributions})
+    offered = sorted({*unit_rows.OFFERED, protection.max_contributions})
     scale = usual_scale(plan)
     if scale is not None and methods.measures_tables(methods.of(plan.method)):  # sensitivities, and so scales, are in proportion
-        return {most: scale / held.max_contributions * most for most in offered}
-    found: dict[int, float | None] = {}
+        return {most: scale / protection.max_contributions * most for most in offered}
+    scales: dict[int, float | None] = {}
     for most in offered:
-        other = dataclasses.replace(protected, protection=dataclasses.replace(held, max_contributions=most))
+        rebounded = dataclasses.replace(protected, protection=dataclasses.replace(protection, max_contributions=most))
         with suppress(DpsqlError):  # a method may not hold under it, or its noise pass the largest scale
-            found[most] = usual_scale(request(context, other, asked).plan)
-    return found
+            scales[most] = usual_scale(request(context, rebounded, asked).plan)
+    return scales
 
 
 def _map(numbers: Mapping[int, float | None]) -> str | None:
@@ -234,17 +235,17 @@ def _map(numbers: Mapping[int, float | None]) -> str | None:
     return "{" + ", ".join(f"{most}={scale:.6g}" for most, scale in shown.items()) + "}" if shown else None
 
 
-def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: int | None) -> list[str]:
-    notes = [*wanted.notes, *_scales(wanted.plan)]
-    if wanted.left_out:
-        notes.append(f"left out, since no domain is declared: {', '.join(wanted.left_out)}")
+def _notes(protected: ProtectedSource, requested: Request, affordable: bool, rows: int | None) -> list[str]:
+    notes = [*requested.notes, *_scales(requested.plan)]
+    if requested.left_out:
+        notes.append(f"left out, since no domain is declared: {', '.join(requested.left_out)}")
     if not affordable:
         whose = "the budget" if protected.ledger.limit() is None else "your grant, or the budget of the table,"
         notes.append(f"{whose} does not cover this call")
-    large = too_large(wanted.plan, rows)
+    large = too_large(requested.plan, rows)
     if large is not None:
         notes.append(f"this call would be refused: it {large}")
-    if wanted.operation in ("marginals", "contributions"):
+    if requested.operation in ("marginals", "contributions"):
         notes.append("counts are noisy: small ones may come out negative")
     stopped = None if protected.plain else protected.ledger.stopped()
     if stopped is not None:
@@ -256,45 +257,46 @@ def _notes(protected: ProtectedSource, wanted: Request, affordable: bool, rows: 
 
 def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number: Mapping[int, float | None]) -> list[str]:
     """Return what is counted where rows of a unit are bounded, about how many of all rows that is, and what other bounds cost."""
-    held = protected.protection
-    said = unit_rows.capped(held.privacy_unit, held.max_contributions)
+    protection = protected.protection
+    words = unit_rows.capped(protection.privacy_unit, protection.max_contributions)
     if plan.query is not None:
         return [
-            *query_words.bounding(plan.query, held.privacy_unit),
-            *query_words.limiting(protected.source.limited, held.privacy_unit),
+            *query_words.bounding(plan.query, protection.privacy_unit),
+            *query_words.limiting(protected.source.limited, protection.privacy_unit),
         ]
     if plan.linked is not None:
         return linked_words.bounding(plan.linked)
-    if said is None or plan.units:
+    if words is None or plan.units:
         return []
-    linked, most = bool(protected.source.linked), held.max_contributions
+    linked, most = bool(protected.source.linked), protection.max_contributions
     known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
     if known is not None:
-        said += f", {known.said}"
-    notes = [f"{said}; errors and noise are those of the counts of kept rows"]
+        words += f", {known.said}"
+    notes = [f"{words}; errors and noise are those of the counts of kept rows"]
     scales = ", ".join(f"{most}: {scale:.4g}" for most, scale in by_number.items() if scale is not None)
     if scales:
         notes.append(f"noise scale by max_contributions: {scales}")
     if known is None:
-        notes.append(f"FROM dp_contributions(source, epsilon := 0.05) sells a noisy histogram of rows per {held.privacy_unit}")
+        unit = protection.privacy_unit
+        notes.append(f"FROM dp_contributions(source, epsilon := 0.05) sells a noisy histogram of rows per {unit}")
     return notes
 
 
-def _taken(wanted: Request, purchase: Purchase | None, other: list[str]) -> list[str]:
+def _taken(requested: Request, purchase: Purchase | None, differing: list[str]) -> list[str]:
     """Return what to know where the name of the release is taken."""
     if purchase is None:
         return []
-    if other:
-        listed = ", ".join(f"{key} = {purchase.parameters.get(key)!r}" for key in other)
+    if differing:
+        listed = ", ".join(f"{key} = {purchase.parameters.get(key)!r}" for key in differing)
         return [f"a release of this name was bought with {listed}: this call would fail; say release := 'another name'"]
     if purchase.status == "failed":
         return [str(failure(purchase))]
     stored = planned(purchase.plan, purchase.release)
-    if stored.linked != wanted.plan.linked:
+    if stored.linked != requested.plan.linked:
         return ["links or domains were declared since: the call gives back the stored release, of the tables of then"]
-    if stored.domain != wanted.plan.domain:
+    if stored.domain != requested.plan.domain:
         return ["domains were declared since: the call gives back the stored release, over the domains of then"]
-    if set(stored.rules) != set(wanted.plan.rules):
+    if set(stored.rules) != set(requested.plan.rules):
         return ["rules were declared or taken back since: the call gives back the stored release, over the rules of then"]
     return []
 
@@ -321,8 +323,8 @@ def _scales(plan: Plan) -> list[str]:
         levels = [float(scale) for column in plan.fine for scale in column.scales]
         kinds.append((len(plan.cliques) + len(plan.coarse), "levels of fine histograms", np.asarray(levels)))
     parts = []
-    for _, kind, found in sorted(kinds, key=itemgetter(0)):
-        least, most = found.min(), found.max()
+    for _, kind, of_kind in sorted(kinds, key=itemgetter(0)):
+        least, most = of_kind.min(), of_kind.max()
         parts.append(f"{kind} {least:.4g}" + (f" to {most:.4g}" if most > least else ""))
     return [f"noise scales: {', '.join(parts)}"]
 
@@ -345,9 +347,9 @@ def expected_error(plan: Plan, k: int) -> float | None:
         return None
     places, attributes = wide[0]
     runs = [expected_absolute_error(plan.mechanism, scale) for scale, _ in plan.scale_runs]
-    one = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
+    errors = np.repeat(runs, [count for _, count in plan.scale_runs])[places]
     summed = np.sort(np.asarray(plan.domain.sizes)[attributes], axis=1)[:, : attributes.shape[1] - k].prod(axis=1, dtype=np.float64)
-    return math.fsum((one * np.sqrt(summed)).tolist()) / places.size
+    return math.fsum((errors * np.sqrt(summed)).tolist()) / places.size
 
 
 def duckdb_limit_mb(context: Context) -> float:

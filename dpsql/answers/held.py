@@ -75,9 +75,9 @@ def of_release(context: Context, release: Release) -> Held:
     if plan.query is None:
         raise ReleaseError(f"release {release.identifier!r} is not the answer of a query")
     statistics = release.statistics(context.cursor)
-    found = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
+    answer = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
     manifest = release.manifest
-    return Held(release.identifier, str(manifest["sha256"]), plan, found, manifest["parameters"]["query"])
+    return Held(release.identifier, str(manifest["sha256"]), plan, answer, manifest["parameters"]["query"])
 
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:
@@ -110,16 +110,17 @@ def _holds(question: object, wanted: Mapping[str, Any]) -> bool:
 
 def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
     wanted = call.asked.canonical()
-    for name, operation, query, parameters in stored(source, canonical_json(wanted["rows"])):
+    tables = source.key if _is_counted(source, call) else None
+    for name, operation, parameters in stored(source, canonical_json(wanted["rows"]), tables):
         with suppress(ReleaseError, LedgerError, DpsqlError):
             if operation == "query":
                 if _holds(parameters.get("query"), wanted) and _bounded_alike(call, parameters) and _read_alike(source, name):
-                    found = drawing.of_ledger(context, source.ledger, name)
-                    if found is not None:
-                        return of_release(context, found)
-            elif operation == "marginals" and query == source.key and _is_counted(source, call) and _cheap_enough(call, parameters):
-                found = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
-                summed = None if found is None else _from_tables(context, source, call.asked, found)
+                    release = drawing.of_ledger(context, source.ledger, name)
+                    if release is not None:
+                        return of_release(context, release)
+            elif _cheap_enough(call, parameters):
+                release = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
+                summed = None if release is None else _from_tables(context, source, call.asked, release)
                 if summed is not None:
                     return summed
     return None
@@ -153,15 +154,15 @@ def _is_counted(source: ProtectedSource, call: QueryPurchase) -> bool:
     return rows and bool(asked.wanted) and asked.rows == _whole(source)
 
 
-def stored(source: ProtectedSource, rows: str) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Return name, operation, source and parameters of the stored answers over these rows, and of the tables, of a table."""
-    found = []
-    for name, operation, query, text in source.ledger.stored(rows):
+def stored(source: ProtectedSource, rows: str, tables: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return name, operation and parameters of the stored answers over these rows, and of the tables of a source."""
+    answers = []
+    for name, operation, text in source.ledger.stored(rows, tables):
         with suppress(ValueError):
             parameters = load(text)
             if isinstance(parameters, dict):
-                found.append((name, operation, query, parameters))
-    return sorted(found, key=lambda one: -_epsilon(one[3]))  # the most accurate first
+                answers.append((name, operation, parameters))
+    return sorted(answers, key=lambda one: -_epsilon(one[2]))  # the most accurate first
 
 
 def _epsilon(parameters: Mapping[str, Any]) -> float:
@@ -186,6 +187,7 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
     if not fitting:
         return None
     cells, place, clique = min(fitting)
+    # the smallest released table that has all columns has the least noise once the others are summed out
     table = release.statistics(context.cursor).tables[clique]
     kept = table.sum(axis=tuple(i for i, attribute in enumerate(clique) if attribute not in wanted))
     order = [sorted(wanted).index(i) for i in wanted]
@@ -195,6 +197,7 @@ def _from_tables(context: Context, source: ProtectedSource, asked: Asked, releas
     for each in labels:
         groups = [(*group, label) for group in groups for label in each]
     summed = cells // math.prod(len(each) for each in labels)
+    # the sum is shown as the answer of a query that was never bought: its noise is that of the cells that were added up
     query = QueryPlan(
         keys=tuple(a.sql_type for a in attributes), measures=(Measure("count"),), public=True, groups=len(groups), groups_sql="",
         unit=source.protection.privacy_unit is not None, max_rows=source.protection.max_contributions, max_groups=None,
@@ -217,10 +220,10 @@ def _columns(context: Context, asked: Asked) -> Sequence[str] | None:
     """Return the columns of the table that the keys copy, folded; None where a key is anything else."""
     facts = facts_of(context)
     lineage = Lineage(asked.source, facts.names)
-    found = []
+    columns = []
     for key in asked.keys:
         origin = lineage.origin(key) if hasattr(key, "parts") else None
         if not origin or len(origin) != 1 or not isinstance(origin[0], Leaf):
             return None
-        found.append(fold(origin[0].name))
-    return found
+        columns.append(fold(origin[0].name))
+    return columns

@@ -69,29 +69,29 @@ def shown(ledger: Ledger, grant: Grant, protection: Protection) -> dict[str, Any
 
 def releases(ledger: Ledger, grant: Grant, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
     """Return what she has paid for, in order, with the date and cost of her own use."""
-    found = []
+    rows = []
     for use in ledger.uses(grant.analyst):
         purchase = ledger.purchase(use.release)
         if purchase is not None:
             cost = use.charge
-            said = {
+            row = {
                 "release": use.release, "source": grant.source, "operation": purchase.operation, "query": purchase.query,
                 "parameters": canonical_json(purchase.parameters), "epsilon": float(cost.epsilon), "delta": float(cost.delta),
                 "rho": float(cost.rho), "status": purchase.status, "charged_at": f"{use.at}",
             }
-            found.append(tuple(said[name] for name in columns))
-    return found
+            rows.append(tuple(row[name] for name in columns))
+    return rows
 
 
 def entries(ledger: Ledger, grant: Grant, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
     """Return her own entries: grants of hers, and uses; numbered among themselves, without hashes."""
     rows: list[tuple[Any, ...]] = []
     for number, entry in enumerate(ledger.about(grant.analyst), 1):
-        said = {**dict.fromkeys(columns), **entry, "source": grant.source, "entry": number}
+        row = {**dict.fromkeys(columns), **entry, "source": grant.source, "entry": number}
         if entry["action"] != USE:
-            said["who"] = "custodian"
-            said["parameters"] = json.dumps(json.loads(str(entry["parameters"])), sort_keys=True)
+            row["who"] = "custodian"
+            row["parameters"] = json.dumps(json.loads(str(entry["parameters"])), sort_keys=True)
         elif (purchase := ledger.purchase(entry["release"])) is not None:
-            said |= {"operation": purchase.operation, "query": purchase.query, "parameters": canonical_json(purchase.parameters)}
-        rows.append(tuple(said[name] for name in columns))
+            row |= {"operation": purchase.operation, "query": purchase.query, "parameters": canonical_json(purchase.parameters)}
+        rows.append(tuple(row[name] for name in columns))
     return rows

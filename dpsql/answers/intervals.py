@@ -48,7 +48,7 @@ _ROUNDED_FROM = 16.0
 """Scale from which rounded numbers of the normal (Laplace) law have the variance of the noise within a part in 1,000."""
 
 
-def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
+def add(outer: exp.Expression, read: Read) -> dict[str, exp.Expression]:
     """Add <name>_low and <name>_high after each item with aggregates; return the expressions that have to be drawn.
 
     Around the SELECT with the aggregates others may stand that read it alone, by subquery or WITH: a column that they hand on
@@ -66,7 +66,7 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
         known = _handed_on(select, known)
     if not known:
         raise ArgumentError(
-            "confidence", found.call.confidence,
+            "confidence", read.call.confidence,
             "intervals are given where the SELECT with the aggregates is the outermost one, or others hand its columns on; "
             "ask for that, which costs nothing more",
         )
@@ -75,17 +75,17 @@ def add(outer: exp.Expression, found: Read) -> dict[str, exp.Expression]:
 
 def _chain(outer: exp.Expression) -> list[exp.Select]:
     """Return the SELECTs from the one with the aggregates outwards, each of which reads the one before alone; none else."""
-    found: list[exp.Select] = []
+    selects: list[exp.Select] = []
     ctes: dict[str, exp.Expression] = {}
     node: exp.Expression | None = outer
     while isinstance(node, exp.Select) and not node.args.get("joins"):
-        found.insert(0, node)
+        selects.insert(0, node)
         with_ = node.args.get("with_")
         ctes |= {fold(cte.alias): cte.this for cte in (with_.expressions if with_ else ())}
         clause = node.args.get("from_")
         inner = clause.this if clause is not None else None
         if isinstance(inner, exp.Table) and inner.name.startswith(CORE):
-            return found
+            return selects
         if node.args.get("group") or node.args.get("laterals"):
             return []
         if isinstance(inner, exp.Subquery):
@@ -118,18 +118,18 @@ def _inner(select: exp.Select, derived: dict[str, exp.Expression]) -> set[str]:
 def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
     """Add columns to a SELECT that reads others; return the names of those that have an interval."""
     items: list[exp.Expression] = []
-    found: set[str] = set()
+    bounded: set[str] = set()
     for item in select.expressions:
         items.append(item)
         if is_star(item) or spreads(item):
-            found |= known
+            bounded |= known
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
         if isinstance(inner, exp.Column) and fold(inner.name) in known:
-            found.add(fold(item.alias_or_name))
+            bounded.add(fold(item.alias_or_name))
             items += [_named(f"{inner.name}_{end}", f"{item.alias_or_name}_{end}") for end in ("low", "high")]
     select.set("expressions", items)
-    return found
+    return bounded
 
 
 def _named(column: str, alias: str) -> exp.Alias:
@@ -165,11 +165,11 @@ class Shown:
 def ends(context: Context, part: Part, shown: Shown, derived: Mapping[str, exp.Expression]) -> dict[str, list[str | None]]:
     """Return the bounds of the intervals of all aggregates and derived expressions, as texts."""
     sides = between(shown)
-    found: dict[str, list[str | None]] = {}
+    bounds: dict[str, list[str | None]] = {}
     for i, pair in enumerate(sides):
         for end, numbers in zip(("low", "high"), pair, strict=True):
-            found[f"a{i}_{end}"] = texts(None if numbers is None else numbers * shown.factors[i], shown.types[f"a{i}"])
-    return found | _derived(context, part, shown, sides, derived) if derived else found
+            bounds[f"a{i}_{end}"] = texts(None if numbers is None else numbers * shown.factors[i], shown.types[f"a{i}"])
+    return bounds | _derived(context, part, shown, sides, derived) if derived else bounds
 
 
 def between(shown: Shown) -> list[Ends]:
@@ -178,50 +178,50 @@ def between(shown: Shown) -> list[Ends]:
     By the law of the noise where that says it (`dpsql.estimates.certain`), else from draws.
     """
     estimates, wanted = shown.estimates, shown.wanted
-    exact = [None if one.function in LISTED else estimates.interval(one, shown.confidence) for one in wanted]
-    rough = [i for i, one in enumerate(wanted) if one.function not in LISTED and exact[i] is None]
+    exact = [None if aggregate.function in LISTED else estimates.interval(aggregate, shown.confidence) for aggregate in wanted]
+    rough = [i for i, aggregate in enumerate(wanted) if aggregate.function not in LISTED and exact[i] is None]
     drawn = dict(zip(rough, draws(shown.held, [wanted[i] for i in rough], _values_and_hidden), strict=True))
-    found: list[Ends] = []
-    for i, one in enumerate(wanted):
+    pairs: list[Ends] = []
+    for i, aggregate in enumerate(wanted):
         values, ends_ = drawn.get(i), exact[i]
         if values is not None:
             low, high = middle(values[0], values[0], shown.probabilities)
         elif ends_ is not None:
             low, high = ends_
         else:
-            found.append((None, None))
+            pairs.append((None, None))
             continue
-        farthest = estimates.farthest(one)
+        farthest = estimates.farthest(aggregate)
         if values is not None and farthest is not None:  # all that there is, where noise hides a variance in too many draws
             unknown = values[1].mean(axis=0) > shown.probabilities[0]
             low, high = np.where(unknown, farthest[0], low), np.where(unknown, farthest[1], high)
-        crowded = estimates.crowded(one)
+        crowded = estimates.crowded(aggregate)
         if crowded is not None and crowded.any():
-            [some] = draws(shown.held, [one], Estimates.ends, crowded, _TREES)
+            [some] = draws(shown.held, [aggregate], Estimates.ends, crowded, _TREES)
             if some is not None:
                 low, high = low.copy(), high.copy()
                 low[crowded], high[crowded] = middle(some[0], some[1], shown.probabilities)
-        value = estimates.value(one).reshape(low.shape)
+        value = estimates.value(aggregate).reshape(low.shape)
         null = np.isnan(value)
-        if one.function in EXTREMES:
-            lowest, highest = estimates.beyond(one)
+        if aggregate.function in EXTREMES:
+            lowest, highest = estimates.beyond(aggregate)
             low = low if lowest is None else np.full_like(low, lowest)
             high = high if highest is None else np.full_like(high, highest)
-        if one.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
-            found.append((np.where(null, np.nan, low), np.where(null, np.nan, high)))
+        if aggregate.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
+            pairs.append((np.where(null, np.nan, low), np.where(null, np.nan, high)))
             continue
-        found.append((np.where(null, np.nan, np.fmin(low, value)), np.where(null, np.nan, np.fmax(high, value))))
-    return found
+        pairs.append((np.where(null, np.nan, np.fmin(low, value)), np.where(null, np.nan, np.fmax(high, value))))
+    return pairs
 
 
-def _values(estimates: Estimates, one: Wanted) -> tuple[np.ndarray]:
-    return (estimates.drawn(one),)
+def _values(estimates: Estimates, aggregate: Wanted) -> tuple[np.ndarray]:
+    return (estimates.drawn(aggregate),)
 
 
-def _values_and_hidden(estimates: Estimates, one: Wanted) -> tuple[np.ndarray, ...]:
+def _values_and_hidden(estimates: Estimates, aggregate: Wanted) -> tuple[np.ndarray, ...]:
     """Return an aggregate of each draw, and, of a statistic of a pair, whether noise may hide a variance in it."""
-    values = _values(estimates, one)
-    return values if estimates.farthest(one) is None else (*values, estimates.hidden(one))
+    values = _values(estimates, aggregate)
+    return values if estimates.farthest(aggregate) is None else (*values, estimates.hidden(aggregate))
 
 
 def draws(
@@ -234,10 +234,10 @@ def draws(
     """
     if not wanted:
         return []
-    plan, held = of.plan, of.numbers
+    plan, numbers = of.plan, of.numbers
     seed = int.from_bytes(hashlib.sha256(of.seed.encode()).digest()[:8], "big")
     rng = np.random.default_rng(seed)
-    kept = held.blocks if groups is None else [block[groups] for block in held.blocks]
+    kept = numbers.blocks if groups is None else [block[groups] for block in numbers.blocks]
     size = max(1, sum(block.size for block in kept))
     many = DRAWS if count is None else min(count, DRAWS)
     at_once = max(1, min(many, _AT_ONCE // size))
@@ -250,11 +250,11 @@ def draws(
             for block, scale in zip(kept, plan.scales, strict=True)
         ]
         estimates = Estimates(plan, blocks)
-        for i, one in enumerate(wanted):
-            if one.function not in LISTED:
-                parts[i].append(read(estimates, one))
+        for i, aggregate in enumerate(wanted):
+            if aggregate.function not in LISTED:
+                parts[i].append(read(estimates, aggregate))
         done += together
-    return [[np.concatenate(each) for each in zip(*found, strict=True)] if found else None for found in parts]
+    return [[np.concatenate(each) for each in zip(*part, strict=True)] if part else None for part in parts]
 
 
 def _noise(rng: np.random.Generator, mechanism: str, scale: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -283,8 +283,8 @@ def middle(low: np.ndarray, high: np.ndarray, probabilities: Sequence[float]) ->
 def _quantile(draws: np.ndarray, probability: float) -> np.ndarray:
     """Return a quantile of the draws that are numbers; NaN where none is, which numpy would warn of."""
     none = np.isnan(draws).all(axis=0)
-    found = np.nanquantile(np.where(none, 0.0, draws), probability, axis=0, method="linear")
-    return np.asarray(np.where(none, np.nan, found))
+    quantile = np.nanquantile(np.where(none, 0.0, draws), probability, axis=0, method="linear")
+    return np.asarray(np.where(none, np.nan, quantile))
 
 
 def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
@@ -333,7 +333,7 @@ def _derived(
         columns = [c.name for e in several.values() for c in e.find_all(exp.Column)]
         needed = sorted({int(name[1:]) for name in columns if name[:1] in ("a", DENOMINATOR)})
         drawn = dict(zip(needed, draws(shown.held, [shown.wanted[i] for i in needed]), strict=True))
-        values_ = {i: one[0] * shown.factors[i] for i, one in drawn.items() if one is not None and one[0].ndim == 2}
+        values_ = {i: arrays[0] * shown.factors[i] for i, arrays in drawn.items() if arrays is not None and arrays[0].ndim == 2}
         low_, high_ = shown.probabilities
         out |= _computed(context, part, shown, values_, several, (f"quantile_cont:{low_!r}", f"quantile_cont:{high_!r}"))
     return out
@@ -359,15 +359,15 @@ def _computed(
     """Return an aggregate of expressions over values of aggregates, each of shape (times, groups), as texts."""
     import pandas as pd  # loaded when needed: pandas takes .3 s
 
-    held, types = shown.held.numbers, shown.types
-    groups, times = len(held.groups), max((len(each) for each in values.values()), default=1)
+    numbers, types = shown.held.numbers, shown.types
+    groups, times = len(numbers.groups), max((len(each) for each in values.values()), default=1)
     frame: dict[str, object] = {"r": np.tile(np.arange(groups), times)}
-    for i, found in values.items():
-        frame[f"a{i}"] = found.reshape(-1)
+    for i, drawn in values.items():
+        frame[f"a{i}"] = drawn.reshape(-1)
         if shown.wanted[i].function in LINEAR:
-            frame[f"{DENOMINATOR}{i}"] = shown.estimates.denominator(shown.wanted[i], found).reshape(-1)
+            frame[f"{DENOMINATOR}{i}"] = shown.estimates.denominator(shown.wanted[i], drawn).reshape(-1)
     for place, key in enumerate(part.asked.places):
-        frame[f"k{key}"] = pd.Series([keys[place] for keys in held.groups] * times, dtype=object)
+        frame[f"k{key}"] = pd.Series([keys[place] for keys in numbers.groups] * times, dtype=object)
     casts = ", ".join(
         f"CAST({identifier(column)} AS {types[column]}) AS {identifier(column)}" if column in types and column[0] == "k"
         else "CASE WHEN isnan({0}) THEN NULL ELSE {0} END AS {0}".format(identifier(column)) if column[0] in ("a", DENOMINATOR)

@@ -50,8 +50,8 @@ def estimate(context: Context, database: str, source: str, query: str, most: int
     asked = ("kept", database, source, query, most, linked)
     if asked not in context.known:  # of many releases of one source once
         context.known[asked] = _estimate(context, database, source, query, most, linked=linked)
-    found: Kept | None = context.known[asked]
-    return found
+    kept: Kept | None = context.known[asked]
+    return kept
 
 
 def _estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool) -> Kept | None:
@@ -100,11 +100,11 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
         return "; ".join(linked_words.bounding(bought.plan.linked))
     if bought.plan.units:
         return f"counts are of units ({unit}), each once, by their number of rows"
-    said = unit_rows.capped(unit, most)
+    words = unit_rows.capped(unit, most)
     if manifest["operation"] == "contributions":
         return f"counts are of rows of {manifest['parameters']['per']}, at most {most} of each {unit}, by their number of rows"
-    if said is None:
+    if words is None:
         return None
     linked = bool(manifest.get("linked"))
     known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most, linked=linked)
-    return said if known is None else f"{said}, {known.said}"
+    return words if known is None else f"{words}, {known.said}"

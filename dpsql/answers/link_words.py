@@ -33,18 +33,19 @@ def notes(protected: ProtectedSource, purchase: Purchase | None = None) -> list[
     tables = sorted(key_of(table) for table in {*protected.source.tables, *hops})
     unit = protected.protection.privacy_unit
     links = ", ".join(f"{key_of(hop.child)}: at most {hop.max_rows} a row of {key_of(hop.parent)}" for hop in hops.values())
-    said = [whose(tables, unit, protected.key)]
+    sentences = [whose(tables, unit, protected.key)]
     if changed:
-        said.append(f"it was read by links that were changed since ({links} then)")
+        sentences.append(f"it was read by links that were changed since ({links} then)")
     else:
-        said.append(f"links allow {protected.source.most:,} rows of a unit here ({links}); that is the bound where none is given")
+        most = protected.source.most
+        sentences.append(f"links allow {most:,} rows of a unit here ({links}); that is the bound where none is given")
     dropped = sorted(key_of(hop.child) for hop in hops.values() if hop.orphans == "drop")
     kept = sorted(key_of(hop.child) for hop in hops.values() if hop.orphans == "unit")
     if dropped:
-        said.append(f"rows of {', '.join(dropped)} without a parent are left out")
+        sentences.append(f"rows of {', '.join(dropped)} without a parent are left out")
     if kept:
-        said.append(f"rows of {', '.join(kept)} without a parent are those of one unit together")
-    return said
+        sentences.append(f"rows of {', '.join(kept)} without a parent are those of one unit together")
+    return sentences
 
 
 def whose(tables: Iterable[str], unit: str | None, root: str) -> str:

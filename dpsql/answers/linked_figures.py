@@ -136,8 +136,8 @@ class LinkedFigures:
     def strength(self, measure: Measure) -> tuple[Strength, Strength | None]:
         """Return the dependence of a measured pair, and that of the synthetic rows, weighted alike."""
         deviation = self.deviation_of_table(measure)
-        found = dependence.released_strengths(Measured({(0, 1): measure.table}, {(0, 1): deviation}), 2)[(0, 1)]
-        return found, None if measure.drawn is None else dependence.plain_strength(measure.drawn, deviation)
+        released = dependence.released_strengths(Measured({(0, 1): measure.table}, {(0, 1): deviation}), 2)[(0, 1)]
+        return released, None if measure.drawn is None else dependence.plain_strength(measure.drawn, deviation)
 
     def of_table(self, table: int) -> tuple[Measured, dict[Clique, FloatArray]]:
         """Return the measured tables of rows of a table, by positions of extended columns, and the synthetic ones."""
@@ -158,14 +158,14 @@ class LinkedFigures:
 
 def compared(linked: LinkedPlan) -> list[int]:
     """Return the places of the blocks that are counted in synthetic rows: all of one column, and not too many of two."""
-    found: list[int] = []
+    places: list[int] = []
     seen: dict[tuple[str, int], int] = {}
     for place, block in enumerate(linked.blocks):
         key = (block.kind, (block.right or block.left)[0])
         seen[key] = seen.get(key, 0) + 1
         if block.right is None or (seen[key] <= MOST_COMPARED and linked.lengths[place] <= dependence.LARGE):
-            found.append(place)
-    return found
+            places.append(place)
+    return places
 
 
 def gather(context: Context, bought: Release, progress: Progress) -> LinkedFigures:

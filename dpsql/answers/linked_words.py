@@ -32,8 +32,8 @@ def measures(linked: LinkedPlan) -> str:
     >>> measures(LinkedPlan((), (), 1))
     'nothing'
     """
-    found: Counter[str] = Counter(block.kind for block in linked.blocks)
-    counted = [f"{found[kind]:,} {text if found[kind] == 1 else plural(text)}" for kind, text in KINDS.items() if found[kind]]
+    by_kind: Counter[str] = Counter(block.kind for block in linked.blocks)
+    counted = [f"{by_kind[kind]:,} {text if by_kind[kind] == 1 else plural(text)}" for kind, text in KINDS.items() if by_kind[kind]]
     if not counted:
         return "nothing"
     return f"{', '.join(counted)}; of {', '.join(table.name for table in linked.tables)}"
@@ -52,45 +52,45 @@ def columns(linked: LinkedPlan) -> list[str]:
 def scale(plan: Plan, linked: LinkedPlan) -> float | None:
     """Return the noise scale that most blocks have, in units; None where nothing is measured."""
     times = Counter(float(scale) / linked.one(block) for scale, block in zip(plan.scales, linked.blocks, strict=True))
-    usual = max(times, key=lambda found: (times[found], found)) if times else None
+    usual = max(times, key=lambda of_unit: (times[of_unit], of_unit)) if times else None
     return None if usual is None else float(usual)
 
 
 def expected_error(plan: Plan, linked: LinkedPlan, k: int) -> float | None:
     """Return the mean absolute error that noise alone puts on a number of units in blocks of k columns."""
     sizes = [len(shape) for shape in linked.shapes]
-    errors = {found: expected_absolute_error(plan.mechanism, found) for found in set(plan.scales)}
-    found = [
-        errors[one] / linked.one(block)
-        for one, block, size in zip(plan.scales, linked.blocks, sizes, strict=True) if size == k
+    errors = {noise: expected_absolute_error(plan.mechanism, noise) for noise in set(plan.scales)}
+    of_blocks = [
+        errors[noise] / linked.one(block)
+        for noise, block, size in zip(plan.scales, linked.blocks, sizes, strict=True) if size == k
     ]  # fmt: skip
-    return None if not found else math.fsum(found) / len(found)
+    return None if not of_blocks else math.fsum(of_blocks) / len(of_blocks)
 
 
 def bounding(linked: LinkedPlan) -> list[str]:
     """Return how rows are bounded, by link."""
-    said = []
+    sentences = []
     for table in linked.tables[1:]:
         parent = linked.tables[table.parent or 0]
         rows = "1 row" if table.most == 1 else f"{table.most:,} rows"
-        said.append(
+        sentences.append(
             f"at most {rows} of {table.name} for each row of {parent.name} ({table.link} = {table.referred}), at random by its own "
             "rows; rows without a parent are left out"
         )
-    return said
+    return sentences
 
 
-def explanation(found: Release, linked: LinkedPlan) -> list[tuple[str, str]]:
+def explanation(release: Release, linked: LinkedPlan) -> list[tuple[str, str]]:
     """Return what a release of linked tables is made of: what it is about, and the words."""
-    plan, charge = found.plan, found.manifest["charge"]
+    plan, charge = release.plan, release.manifest["charge"]
     scales = np.asarray(plan.scale_numbers) / np.asarray([linked.one(block) for block in linked.blocks])
     epsilon, delta = at_most(float(charge["epsilon"])), float(charge["delta"])
-    said = [("question", measures(linked))]
-    said += [("rows", text) for text in bounding(linked)]
-    said.append(("values", linked.weighing))
+    lines = [("question", measures(linked))]
+    lines += [("rows", text) for text in bounding(linked)]
+    lines.append(("values", linked.weighing))
     noisy = f"{scales.min():.4g}" + (f" to {scales.max():.4g}" if scales.max() > scales.min() else "")
-    said.append(("noise", f"{plan.mechanism} noise on every cell, of scale {noisy} {'rows' if linked.independent else 'units'}"))
+    lines.append(("noise", f"{plan.mechanism} noise on every cell, of scale {noisy} {'rows' if linked.independent else 'units'}"))
     public = "public" if plan.public_total else "noisy: read from the tables of the first table"
-    said.append(("values", f"the number of units is {public}"))
-    said.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {found.identifier}"))
-    return said
+    lines.append(("values", f"the number of units is {public}"))
+    lines.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {release.identifier}"))
+    return lines

@@ -33,12 +33,12 @@ def query(context: Context, call: QueryCall) -> str:
     uses.whole(context, call.epsilon)
     with Progress("dp_query", show=context.progress) as progress:
         completed = _completed(context, call, query) if call.adaptive else call
-        found, sources = checked(context, completed)
-        nothing = answered.without_rows(context, found, sources)
+        read_query, sources = checked(context, completed)
+        nothing = answered.without_rows(context, read_query, sources)
         if nothing is not None:
             return nothing
-        parts = _bought(context, found, sources, progress)
-        text = answered.relation(context, found, parts)
+        parts = _bought(context, read_query, sources, progress)
+        text = answered.relation(context, read_query, parts)
     for part in (part for row in parts for part in row):
         telling.tell(context, "dp_query", part.protected, part.held.plan.query)
         texts, ends = list(part.held.question["arguments"]), call.confidence is not None
@@ -75,8 +75,8 @@ def _completed(context: Context, call: QueryCall, answer: Callable[[Context, Que
         epsilon = epsilon / (len(asked) + 1)
     for place, inner in enumerate(asked):
         each = call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None)
-        found = answer(context, each)
-        rows = context.cursor.execute(f"SELECT * FROM {found}").fetchall()  # noqa: S608 -- a relation of ours
+        relation = answer(context, each)
+        rows = context.cursor.execute(f"SELECT * FROM {relation}").fetchall()  # noqa: S608 -- a relation of ours
         if len(rows) > 1 or (not rows and answer is query) or any(len(row) != 1 for row in rows):
             raise ArgumentError("sql", inner[:80], "a scalar subquery gives one number")
         value = rows[0][0] if rows else None
@@ -93,10 +93,10 @@ def _type(context: Context, value: object) -> str:
 
 def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, QueryPurchase]]:
     """Return what a query would buy, with the source of each release. No row is read."""
-    found, sources = checked(context, call)
+    read_query, sources = checked(context, call)
     return [
         (source, auto.reused(context, source, purchase))
-        for bought, held in zip(purchases(found, sources), sources, strict=True)
+        for bought, held in zip(purchases(read_query, sources), sources, strict=True)
         for purchase, source in zip(bought, held, strict=True)
     ]
 
@@ -110,21 +110,21 @@ def checked(context: Context, call: QueryCall) -> tuple[Read, list[list[Protecte
         It is no query that can be answered; says where and what to do.
     """
     with about_the_query():
-        found = read(context, call)
+        read_query = read(context, call)
     with about_the_query(text=False):
-        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in found.asked]
-        answered.check(context, found, sources)
-        auto.check(found)
-    return found, sources
+        sources = [[resolve(context, one.sql, local=True) for one in sets] for _, sets in read_query.asked]
+        answered.check(context, read_query, sources)
+        auto.check(read_query)
+    return read_query, sources
 
 
 def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[QueryPurchase]]:
     """Return what a query buys, the loss of each table divided among its cores and grouping sets."""
     keys = [source.key for sets in sources for source in sets]
     out: list[list[QueryPurchase]] = []
-    for (_, sets), found in zip(read.asked, sources, strict=True):
+    for (_, sets), protected in zip(read.asked, sources, strict=True):
         each: list[QueryPurchase] = []
-        for one, source in zip(sets, found, strict=True):
+        for one, source in zip(sets, protected, strict=True):
             epsilon = read.call.epsilon
             if epsilon is not None:
                 epsilon = part_of(epsilon, Fraction(1, keys.count(source.key)), source, read.call.mechanism)
@@ -135,19 +135,21 @@ def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[Que
     return out
 
 
-def _bought(context: Context, found: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
-    wanted, looking = purchases(found, sources), Looking(context)
+def _bought(context: Context, read_query: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
+    wanted, looking = purchases(read_query, sources), Looking(context)
     settled = [
         [row_bounds.settled(context, source, call) for call, source in zip(calls, protected, strict=True)]
         for calls, protected in zip(wanted, sources, strict=True)
     ]
     wanted = [[done or call for done, call in zip(*pair, strict=True)] for pair in zip(settled, wanted, strict=True)]
-    rehearsing.rehearse(context, found, wanted, sources, looking)
+    # what the answer is made of fails here or not at all: nothing is charged before all of it was tried
+    rehearsing.rehearse(context, read_query, wanted, sources, looking)
     for calls, done, protected in zip(wanted, settled, sources, strict=True):
         for place, source in enumerate(protected):
             if done[place] is None:
                 calls[place] = row_bounds.learned(context, source, calls[place], progress)
                 looking = Looking(context)
+    # a number of rows that was learned makes another question, so what answers it was looked for anew above
     out = []
     for calls, protected in zip(wanted, sources, strict=True):
         parts = []

@@ -37,9 +37,9 @@ def scale(plan: Plan) -> float | None:
 
 def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     """Return how rows of a unit are bounded, and how private groups are chosen; nothing where all rows and groups count."""
-    said = []
+    sentences = []
     if unit is not None and query.max_groups is not None:
-        said.append(
+        sentences.append(
             f"at most {_count(query.max_groups, 'group')} of each {unit}, and at most "
             f"{_count(query.max_rows_per_group or 1, 'row')} of it in each, are kept, at random: numbers are of the kept rows"
         )
@@ -47,16 +47,16 @@ def bounding(query: QueryPlan, unit: str | None) -> list[str]:
         are = "is" if query.max_rows == 1 else "are"
         which = ", of those that differ in group or counted value," if query.different else ""
         most = _count(query.max_rows, "row")
-        said.append(f"at most {most} of each {unit}{which} {are} kept, at random: numbers are of the kept rows")
+        sentences.append(f"at most {most} of each {unit}{which} {are} kept, at random: numbers are of the kept rows")
     if not query.public:
         units = "rows" if unit is None else f"{unit}s" if unit.isalpha() and not unit.endswith("s") else "units"
         least = f", and never one with fewer than {query.min_units:,} {units}" if (query.min_units or 1) > 1 else ""
         reached = (query.threshold or 0) + (query.min_units or 1) - 1
-        said.append(
+        sentences.append(
             f"a group is released where its noisy number of {units} is at least {reached:,}{least}; that fails to hide a group of "
             f"{'too few' if least else 'one'} with a probability of at most {float(Fraction(query.delta or 0)):.3g} (of delta)"
         )
-    return said
+    return sentences
 
 
 def limiting(most: int | None, unit: str | None) -> list[str]:
@@ -78,34 +78,35 @@ def noise(plan: Plan, texts: Texts | None = None) -> list[str]:
     query = plan.query
     if query is None:
         return []
-    found, first = [], 0
+    lines, first = [], 0
     for measure in query.measures:
         sigma = float(plan.scales[first]) * (math.sqrt(2) if plan.mechanism == "laplace" else 1.0)
-        said = _of(measure, sigma, texts or {})
-        found.append(f"{said}, of the rows of a FILTER" if measure.filter is not None else said)
+        line = _of(measure, sigma, texts or {})
+        lines.append(f"{line}, of the rows of a FILTER" if measure.filter is not None else line)
         first += len(measure.lengths)
-    found += [
-        f"standard deviation {one.deviation:.4g} rows on each of {one.cells:,} cells of a histogram of magnitudes, which bounds "
-        f"are learned from: fewer than about {one.sure:,.0f} rows far from all others do not show in it, and are moved to them"
-        for one in query.learning
+    lines += [
+        f"standard deviation {learned.deviation:.4g} rows on each of {learned.cells:,} cells of a histogram of magnitudes, which "
+        f"bounds are learned from: fewer than about {learned.sure:,.0f} rows far from all others do not show in it, and are moved "
+        "to them"
+        for learned in query.learning
         if any(variable.learned is not None for measure in query.measures for variable in measure.variables)
     ]
     for cutting in query.cutting:
         cells = f"each cell of {_count(len(cutting.scales), 'histogram')} of all groups together"
-        said = "which say where the rows are: there the others are finer"
-        found.append(f"standard deviation {cutting.deviation:.4g} rows on {cells}, {said}")
-    found += [
-        f"the quantile at {float(one.share):g} is drawn by the exponential mechanism, of a rank that is off by about "
-        f"{one.deviation:.4g} rows (standard deviation); the histograms say within what interval"
-        for one in query.picking
+        line = "which say where the rows are: there the others are finer"
+        lines.append(f"standard deviation {cutting.deviation:.4g} rows on {cells}, {line}")
+    lines += [
+        f"the quantile at {float(pick.share):g} is drawn by the exponential mechanism, of a rank that is off by about "
+        f"{pick.deviation:.4g} rows (standard deviation); the histograms say within what interval"
+        for pick in query.picking
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(lines))
 
 
-def ends(one: Variable, texts: Texts) -> tuple[str, str]:
+def ends(variable: Variable, texts: Texts) -> tuple[str, str]:
     """Return the bounds of a variable for reading."""
-    shown = texts.get(one.position, "{:g}".format)
-    return shown(one.lower) or "", shown(one.upper) or ""
+    shown = texts.get(variable.position, "{:g}".format)
+    return shown(variable.lower) or "", shown(variable.upper) or ""
 
 
 def _of(measure: Measure, sigma: float, texts: Texts) -> str:
@@ -124,18 +125,18 @@ def _of(measure: Measure, sigma: float, texts: Texts) -> str:
     if measure.kind == "scaled":
         return f"standard deviation {rows * measure.variables[0].magnitude:.4g} on a sum"
     if measure.kind == "moments" and len(measure.variables) == 1:
-        one = measure.variables[0]
+        over = measure.variables[0]
         count = rows * math.sqrt(measure.lengths[0])
-        total = rows * math.hypot(one.lower, one.upper)
+        total = rows * math.hypot(over.lower, over.upper)
         return (
             f"standard deviation {count:.4g} on a number of rows, about {total:.4g} on their sum, and at most "
-            f"{rows * one.span / _MEAN_OF:.4g} on a mean over {_MEAN_OF:,} rows of values from {one.lower:g} to {one.upper:g}, "
+            f"{rows * over.span / _MEAN_OF:.4g} on a mean over {_MEAN_OF:,} rows of values from {over.lower:g} to {over.upper:g}, "
             "less over more rows"
         )
     if measure.kind == "moments":
         return f"standard deviation {rows:.4g} rows on each of the {measure.lengths[0]} sums that two columns are described by"
     if measure.kind == "tree":
-        one = measure.variables[0]
-        levels, (low, high) = _count(len(measure.levels), "histogram"), ends(one, texts)
+        over = measure.variables[0]
+        levels, (low, high) = _count(len(measure.levels), "histogram"), ends(over, texts)
         return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {low} to {high}"
     return f"standard deviation {rows:.4g} on the number of rows of each of {measure.lengths[0]:,} values"

@@ -29,26 +29,26 @@ def joint(outer: exp.Expression, cores: Iterable[Core]) -> tuple[exp.Expression,
 
     Also where a SELECT reads one with the aggregates, by subquery or WITH, and divides by a column that is an aggregate.
     """
-    found: dict[str, set[int]] = {core.name: set() for core in cores}
+    denominators: dict[str, set[int]] = {core.name: set() for core in cores}
     known: Mapping[str, Core] = {core.name: core for core in cores}
-    made = outer.copy()
+    tree = outer.copy()
     direct: dict[int, Core] = {}
-    for select in made.find_all(exp.Select):
+    for select in tree.find_all(exp.Select):
         name = _relation(select)
         if isinstance(name, exp.Table) and name.name.startswith(CORE) and name.name in known:
             direct[id(select)] = core = known[name.name]
-            found[core.name] |= _quotients(select, core, {f"a{i}": i for i in range(len(core.aggregates))}, DENOMINATOR)
-    for select in list(made.find_all(exp.Select)):
-        inner = None if id(select) in direct else _read(select, made)
+            denominators[core.name] |= _quotients(select, core, {f"a{i}": i for i in range(len(core.aggregates))}, DENOMINATOR)
+    for select in list(tree.find_all(exp.Select)):
+        inner = None if id(select) in direct else _read(select, tree)
         if inner is None or id(inner) not in direct:
             continue
         core = direct[id(inner)]
         handed = {fold(item.alias): place for item in inner.expressions if (place := _aggregate(item)) is not None}
         for place in sorted(_quotients(select, core, handed, HANDED)):
-            found[core.name].add(place)
+            denominators[core.name].add(place)
             if all(item.alias_or_name != f"{HANDED}{place}" for item in inner.expressions):
                 inner.append("expressions", exp.Alias(this=_column(place), alias=name_of(f"{HANDED}{place}")))
-    return made, {name: sorted(places) for name, places in found.items()}
+    return tree, {name: sorted(places) for name, places in denominators.items()}
 
 
 def _relation(select: exp.Select) -> exp.Expression | None:
@@ -95,17 +95,17 @@ def _quotients(select: exp.Select, core: Core, places: Mapping[str, int], prefix
 
     ``places``: names of columns -> the aggregates that they are.
     """
-    found = set()
+    denominators = set()
     for node in [node for node in select.find_all(exp.Div) if node.parent_select is select]:
         column = _denominator(node.expression)
         place = None if column is None or _of_group(node, select) else places.get(fold(column.name))
         if place is None or core.aggregates[place].function not in LINEAR:
             continue
-        found.add(place)
+        denominators.add(place)
         under = _column(place, prefix)
         node.set("expression", under)
         _limit(node, core, place, places, under)
-    return found
+    return denominators
 
 
 def _of_group(node: exp.Expression, select: exp.Select) -> bool:
@@ -141,10 +141,10 @@ def parted(node: exp.Expression) -> tuple[float, int, int, bool] | None:
         if isinstance(over, exp.Paren):
             over = over.this
             continue
-        number, other = (over.this, over.expression) if isinstance(over.this, exp.Literal) else (over.expression, over.this)
+        number, operand = (over.this, over.expression) if isinstance(over.this, exp.Literal) else (over.expression, over.this)
         if not isinstance(number, exp.Literal) or number.is_string:
             return None
-        times, over = times * float(number.name), other
+        times, over = times * float(number.name), operand
     share = isinstance(over, exp.Anonymous) and str(over.this) == "least"
     if share:
         over = over.expressions[0].expressions[0]
@@ -152,10 +152,10 @@ def parted(node: exp.Expression) -> tuple[float, int, int, bool] | None:
     return None if place is None else (times, place, under, share)
 
 
-def _part(one: Aggregate, other: Aggregate) -> bool:
+def _part(part: Aggregate, whole: Aggregate) -> bool:
     """Return whether one counts a part of the rows that another one counts."""
-    all_ = other.function == "count" and not other.arguments and other.condition is None
-    return all_ and one.function == "count" and (bool(one.arguments) or one.condition is not None)
+    all_ = whole.function == "count" and not whole.arguments and whole.condition is None
+    return all_ and part.function == "count" and (bool(part.arguments) or part.condition is not None)
 
 
 def _denominator(node: exp.Expression) -> exp.Column | None:

@@ -41,7 +41,7 @@ MOST_KNOWN = 10_000
 
 
 def rehearse(
-    context: Context, found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
+    context: Context, read: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
     looking: Looking,
 ) -> None:
     """Answer a query from made-up rows, unless that was done before or nothing of it is to be charged.
@@ -53,7 +53,7 @@ def rehearse(
     """
     done: dict[str, None] = context.instance.remembered.setdefault("rehearsed", {})
     priced = all(call.epsilon is not None for calls in purchases for call in calls)
-    mark = _mark(context, found, purchases, sources) if priced else ""  # without a price only what is bought can be given
+    mark = _mark(context, read, purchases, sources) if priced else ""  # without a price only what is bought can be given
     if mark in done:
         return
     pairs = [pair for each, calls in zip(sources, purchases, strict=True) for pair in zip(each, calls, strict=True)]
@@ -63,24 +63,24 @@ def rehearse(
         [request(context, source, looking.completed(source, call)).plan for call, source in zip(calls, each, strict=True)]
         for calls, each in zip(purchases, sources, strict=True)
     ]
-    shape = _mark(context, found, purchases, sources, plans) if mark else ""
+    shape = _mark(context, read, purchases, sources, plans) if mark else ""
     if shape in done:
         done[mark] = None
         return
     try:
         cores = [
-            [_part(context, *one) for one in zip(sources_, calls, plans_, strict=True)]
+            [_part(context, *triple) for triple in zip(sources_, calls, plans_, strict=True)]
             for sources_, calls, plans_ in zip(sources, purchases, plans, strict=True)
         ]
-        answered.rehearse(context, found, cores)
-        answered.rehearse(context, found, [[_empty(part) for part in parts] for parts in cores])
+        answered.rehearse(context, read, cores)
+        answered.rehearse(context, read, [[_empty(part) for part in parts] for parts in cores])
     except (duckdb.InterruptException, interruption.Stopped, ArgumentError):  # the last says what to ask instead
         raise
     except Exception as error:
-        said = first_line(error) if isinstance(error, duckdb.Error) else str(error).partition("\n")[0]
+        reason = first_line(error) if isinstance(error, duckdb.Error) else str(error).partition("\n")[0]
         raise UnsupportedQuery(
-            f"sql = {found.call.sql[:80]!r}",
-            f"a rehearsal with made-up rows fails ({type(error).__name__}: {said[:200]}), so it could be charged and not "
+            f"sql = {read.call.sql[:80]!r}",
+            f"a rehearsal with made-up rows fails ({type(error).__name__}: {reason[:200]}), so it could be charged and not "
             "answered. Nothing was charged; write it otherwise, and please report it",
         ) from None
     if len(done) >= MOST_KNOWN:
@@ -98,7 +98,7 @@ def _unpaid(context: Context, looking: Looking, source: ProtectedSource, call: Q
 
 
 def _mark(
-    context: Context, found: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
+    context: Context, read: Read, purchases: Sequence[Sequence[QueryPurchase]], sources: Sequence[Sequence[ProtectedSource]],
     plans: Sequence[Sequence[Plan]] = (),
 ) -> str:
     """Return what says that two rehearsals are the same: of one analyst, so that the time does not say that another has asked.
@@ -108,12 +108,15 @@ def _mark(
     """
     asked = [{**call.canonical(), "epsilon": None} for calls in purchases for call in calls]
     if plans:
-        read = [[_way(source), plan.mechanism, _of(plan).to_json()] for pair in zip(sources, plans, strict=True)
+        readings = [[_way(source), plan.mechanism, _of(plan).to_json()] for pair in zip(sources, plans, strict=True)
                 for source, plan in zip(*pair, strict=True)]
-        asked = [{**one, "query": {**one["query"], "rows": None}, "plan": plan} for one, plan in zip(asked, read, strict=True)]
+        asked = [
+            {**question, "query": {**question["query"], "rows": None}, "plan": reading}
+            for question, reading in zip(asked, readings, strict=True)
+        ]
     types = [[column.sql_type for column in source.source.columns] for each in sources for source in each]
-    text = None if found.call.confidence is None else found.call.sql  # intervals are made of what stands around the aggregates, too
-    return json.dumps([context.analyst, text, found.call.confidence, asked, types], sort_keys=True, default=str)
+    text = None if read.call.confidence is None else read.call.sql  # intervals are made of what stands around the aggregates, too
+    return json.dumps([context.analyst, text, read.call.confidence, asked, types], sort_keys=True, default=str)
 
 
 def _way(protected: ProtectedSource) -> list[object]:
@@ -130,13 +133,13 @@ def _part(context: Context, protected: ProtectedSource, call: QueryPurchase, pla
     columns = [(column.name, column.sql_type) for column in source.columns]
     carried = [(name, "INTEGER") for name in (source.unit, source.row) if name is not None]
     sql = f"SELECT * FROM {made_up([*columns, *carried], 'rehearsed', ())}"  # noqa: S608 -- generated
-    made = replace(protected, source=source.over(sql))
+    rehearsed = replace(protected, source=source.over(sql))
     plan = _smaller(plan)
     reader = DuckReader(context.cursor)  # made-up rows are here, wherever the others are
-    with before(reader, made, _of(plan)) as early:
+    with before(reader, rehearsed, _of(plan)) as early:
         charged, first = plan, learned(plan, early)
         plan = resolved(charged, first)
-        exact = counted(reader, made, _of(plan), early)
+        exact = counted(reader, rehearsed, _of(plan), early)
         released(plan, exact)
         plan = resolved(charged, quantiles(reader, charged, early, first, exact.groups))
     numbers = Numbers(exact.groups, exact.blocks)

@@ -62,19 +62,19 @@ def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
     """Return the answer of a call that was answered before, if it would be the same today; None where that is not known."""
     answers = _answers(context)
     key = _key(context, call)
-    found = answers.get(key)
-    if found is None:
+    answer = answers.get(key)
+    if answer is None:
         return None
     try:
-        same = _same(context, found) and not (found.files and _without_files(context))
+        same = _same(context, answer) and not (answer.files and _without_files(context))
     except (DpsqlError, OSError):  # said in full on the usual way
         same = False
     if not same:
         answers.pop(key, None)
         return None
     answers.pop(key, None)
-    answers[key] = found  # the newest now
-    return found.text
+    answers[key] = answer  # the newest now
+    return answer.text
 
 
 def _without_files(context: Context) -> bool:
@@ -124,14 +124,14 @@ def remember(
 
 def releases_of(instance: Instance, text: str) -> list[str]:
     """Return which releases an answer was made of that is remembered; none where it is not."""
-    found = _with_text(instance, text)
-    return [] if found is None else [part.name for part in found.releases]
+    answer = _with_text(instance, text)
+    return [] if answer is None else [part.name for part in answer.releases]
 
 
 def files_of(instance: Instance, text: str) -> tuple[File, ...] | None:
     """Return the files that an answer was made of that is remembered; None where it is not."""
-    found = _with_text(instance, text)
-    return None if found is None else (*((part.path, part.file) for part in found.releases), *found.files)
+    answer = _with_text(instance, text)
+    return None if answer is None else (*((part.path, part.file) for part in answer.releases), *answer.files)
 
 
 def are_untouched(files: Iterable[File]) -> bool:
@@ -144,32 +144,32 @@ def are_untouched(files: Iterable[File]) -> bool:
 
 def _with_text(instance: Instance, text: str) -> _Answer | None:
     answers: dict[Key, _Answer] = instance.remembered.get("answers", {})
-    return next((found for found in list(answers.values()) if found.text == text), None)
+    return next((answer for answer in list(answers.values()) if answer.text == text), None)
 
 
 def _bought(context: Context, source: ProtectedSource, name: str) -> _Bought:
     entries = source.ledger.entries_of(name)
-    (charge,) = {str(said) for action, _, said in entries if action == "charge"}
+    (charge,) = {str(digest) for action, _, digest in entries if action == "charge"}
     path = identity.path_of(context.store(source.books.database), name, charge)
     return _Bought(source.books.database, source.key, name, entries, path, _file(path))
 
 
-def _same(context: Context, found: _Answer) -> bool:
+def _same(context: Context, answer: _Answer) -> bool:
     catalog = catalog_of(context)
-    if any(catalog.entries(*place) != entries for place, entries in found.named.items()):
+    if any(catalog.entries(*place) != entries for place, entries in answer.named.items()):
         return False
-    if any(_file(path) != file for path, file in found.files):
+    if any(_file(path) != file for path, file in answer.files):
         return False
-    for one in found.releases:
-        ledger = Ledger(Books(context.cursor, one.database), one.source, context.user)
-        if _file(one.path) != one.file or ledger.entries_of(one.name) != one.entries:
+    for bought in answer.releases:
+        ledger = Ledger(Books(context.cursor, bought.database), bought.source, context.user)
+        if _file(bought.path) != bought.file or ledger.entries_of(bought.name) != bought.entries:
             return False
     return True
 
 
 def _answers(context: Context) -> OrderedDict[Key, _Answer]:
-    found: OrderedDict[Key, _Answer] = context.instance.remembered.setdefault("answers", OrderedDict())
-    return found
+    answers: OrderedDict[Key, _Answer] = context.instance.remembered.setdefault("answers", OrderedDict())
+    return answers
 
 
 def _key(context: Context, call: QueryCall | BuyingCall) -> Key:
@@ -177,5 +177,5 @@ def _key(context: Context, call: QueryCall | BuyingCall) -> Key:
 
 
 def _file(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -103,10 +103,10 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         return _of_linked(context, bought, compare, progress)
     statistics = bought.statistics(context.cursor)
     domain = report_figures.shown_domain(plan, statistics)
-    found = report_figures.measured(plan, statistics)
+    measured = report_figures.measured(plan, statistics)
     count = len(domain.attributes) if 0 not in domain.sizes else 0
     with progress.stage("dependence"):
-        strengths = dependence.released_strengths(found, count)
+        strengths = dependence.released_strengths(measured, count)
         mapped = dependence.most_dependent(strengths, count, MOST_MAPPED)
         charted = dependence.most_dependent(strengths, count, MOST_CHARTS)
     pairs = report_maps.pairs(domain, mapped)
@@ -121,7 +121,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
             home = books.books.database if books else context.database
             some = {i: cut[i] for i in inside}
             raw = comparing.compare(context, bought, domain, pairs, home, None if drawn is None else drawn.path, some)
-    released = report_figures.released_one_way(plan, statistics, found) if count else []
+    released = report_figures.released_one_way(plan, statistics, measured) if count else []
     kept: dict[Clique, Any] = {} if drawn is None else dict(drawn.counts)
     columns = [
         figures.column_of(domain, i, released[i], kept.get((i,)), None if raw is None else raw.counts.get((i,))) for i in charted
@@ -133,7 +133,7 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         manifest=bought.manifest,
         method=plan.method,
         budget=None if state is None else (float(state.budget.epsilon), float(state.budget.delta)),
-        rows=_rows(found, drawn, report_figures.sets_of(plan)),
+        rows=_rows(measured, drawn, report_figures.sets_of(plan)),
         public_total=plan.public_total,
         counted=report_figures.counted(context, bought, books.books.database if books else None),
         measured=report_figures.measurements(plan, statistics),
@@ -147,9 +147,9 @@ def gather(context: Context, bought: Release, compare: bool, progress: Progress)
         fine=[fine.fine(domain.names[i], cut[i], inside[i], released[i], None if raw is None else raw.fine.get(i)) for i in inside],
         columns_left_out=[name for i, name in enumerate(domain.names[:count]) if i not in set(charted)][:_NAMES_SHOWN],
         listings=report_figures.listings(context, bought, statistics),
-        tables=[] if plan.method and statistics.tables else cross_tables(found, domain, {} if raw is None else raw.counts),
+        tables=[] if plan.method and statistics.tables else cross_tables(measured, domain, {} if raw is None else raw.counts),
         maps=report_maps.maps(
-            domain.names, mapped, strengths, found, None if drawn is None else drawn.counts, None if raw is None else raw.counts
+            domain.names, mapped, strengths, measured, None if drawn is None else drawn.counts, None if raw is None else raw.counts
         ),
         notes=report_figures.method_notes(bought),
         comparison=None if raw is None else comparing.as_content(raw, released, kept, domain),
@@ -205,8 +205,8 @@ def _contract(books: Ledger | None) -> Protection | None:
     return Ledger(books.books, root, books.who).protection()
 
 
-def _rows(found: figures.Measured, drawn: Synthetic | None, sets: int) -> float | None:
-    known = figures.total_rows(found)
+def _rows(measured: figures.Measured, drawn: Synthetic | None, sets: int) -> float | None:
+    known = figures.total_rows(measured)
     if known is None and drawn is not None:
         known = drawn.rows / sets
     return known

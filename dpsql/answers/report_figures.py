@@ -94,31 +94,31 @@ def measured(plan: Plan, statistics: Statistics) -> Measured:
     return Measured({whole: table}, {whole: None if deviation is None else deviation / sets**0.5}, laplace, statistics.total)
 
 
-def released_one_way(plan: Plan, statistics: Statistics, found: Measured) -> list[OneWay | None]:
+def released_one_way(plan: Plan, statistics: Statistics, tables: Measured) -> list[OneWay | None]:
     """Return the released one-way statistics of each attribute; None where there are none."""
     if plan.open:
         return [OneWay(statistics.blocks[0].astype(np.float64), None, None, (0,))]
     if plan.sparse:
         return _single_values(plan, statistics)
-    return [figures.one_way(found, i) for i in range(len(plan.domain.attributes))]
+    return [figures.one_way(tables, i) for i in range(len(plan.domain.attributes))]
 
 
 def _single_values(plan: Plan, statistics: Statistics) -> list[OneWay | None]:
     """Return the reported single values of each column; what was not reported counts as 0."""
     method = cast("TupleMethod", methods.get(plan.method or ""))
-    wanted = method.tuples(plan.domain, plan.options)
-    index = tuple_index(wanted.sizes, wanted.length)
+    combinations = method.tuples(plan.domain, plan.options)
+    index = tuple_index(combinations.sizes, combinations.length)
     keys, counts = method.aggregates(statistics, plan.options)
     first, behind = np.searchsorted(keys, index.level_keys(1))
     attributes = index.attributes(keys[first:behind], 1)[:, 0]
     columns = index.columns_of_attributes[attributes]
     deviation = figures.deviation_of("gaussian", float(plan.scales[0]))
-    found: list[OneWay | None] = []
+    released: list[OneWay | None] = []
     for i, size in enumerate(plan.domain.sizes):
         table, here = np.zeros(size), columns == i
         table[attributes[here] - index.first_attributes[i]] = counts[first:behind][here]
-        found.append(OneWay(table, deviation, None if deviation is None else figures.half_width(deviation), (i,)))
-    return found
+        released.append(OneWay(table, deviation, None if deviation is None else figures.half_width(deviation), (i,)))
+    return released
 
 
 def synthetic(context: Context, bought: Release, domain: Domain, pairs: Sequence[Clique], progress: Progress) -> Synthetic | None:
@@ -144,7 +144,7 @@ def fine_counts(context: Context, bought: Release, drawn: Synthetic | None, cut:
     if drawn is None or not cut or plan.options.get("output") == "one_hot":
         return {}
     rows = decoding.rows_sql(models.output_domain(plan, bought.statistics(context.cursor).values), drawn.path)
-    with Tally(context.cursor, rows, Domain(tuple(found.attribute for found in cut.values()))) as tally:
+    with Tally(context.cursor, rows, Domain(tuple(cuts.attribute for cuts in cut.values()))) as tally:
         counts = tally.counts([(i,) for i in range(len(cut))])
     return {column: counts[(i,)] for i, column in enumerate(cut)}
 
@@ -224,7 +224,7 @@ def _errors(mechanism: str, scale: float | None) -> tuple[str, str]:
 
 def _table_rows(plan: Plan, statistics: Statistics) -> list[tuple[object, ...]]:
     kind = "combinations of" if plan.sparse else "tables of"
-    found: list[tuple[object, ...]] = []
+    rows: list[tuple[object, ...]] = []
     items = [(len(c), s, c) for c, s in zip(plan.cliques, plan.scales, strict=False)]
     for (order, scale), group in itertools.groupby(items, key=lambda item: item[:2]):
         alike = [clique for _, _, clique in group]
@@ -233,7 +233,7 @@ def _table_rows(plan: Plan, statistics: Statistics) -> list[tuple[object, ...]]:
         if order and len(alike) == 1 and not plan.sparse:
             what = f"table of {', '.join(plan.domain.names[i] for i in alike[0])}"
         shown = f"at most {sum(cells):,}" if plan.sparse and order > 1 else f"{sum(cells):,}"
-        found.append(
+        rows.append(
             (
                 what,
                 len(cells),
@@ -247,8 +247,8 @@ def _table_rows(plan: Plan, statistics: Statistics) -> list[tuple[object, ...]]:
         scale = float(plan.scales[-1])
         size = sum(table.size for table in statistics.coarse.tables.values())
         noise = (f"discrete {plan.mechanism.title()}", number(scale), *_errors(plan.mechanism, scale))
-        found.append(("coarse tables of pairs of numeric columns", len(plan.coarse), f"{size:,}", *noise))
-    return found
+        rows.append(("coarse tables of pairs of numeric columns", len(plan.coarse), f"{size:,}", *noise))
+    return rows
 
 
 def domain_listing(domain: Domain) -> Listing:
@@ -279,9 +279,9 @@ def listings(context: Context, bought: Release, statistics: Statistics) -> list[
         QUALIFY row_number() OVER (PARTITION BY len(columns) ORDER BY n DESC, columns ASC, "values" ASC) <= {_MOST_LISTED}
         ORDER BY k ASC, n DESC, columns ASC, "values" ASC
     """  # noqa: S608 -- a file
-    found = context.cursor.execute(query).fetchall()
+    fetched = context.cursor.execute(query).fetchall()
     result: list[Listing] = []
-    for k, group in itertools.groupby(found, key=lambda row: row[0]):
+    for k, group in itertools.groupby(fetched, key=lambda row: row[0]):
         best = list(group)
         shown = [
             (", ".join(f"{c} = {'NULL' if v is None else v}" for c, v in zip(r[1], r[2], strict=True)), f"{r[3]:,}") for r in best
@@ -296,8 +296,8 @@ def counted(context: Context, bought: Release, database: str | None = None) -> s
 
     ``database``: whose books the release is in. None: every row is counted.
     """
-    said = kept.sentence(context, database or context.database, bought)
-    return None if said is None else f"{said[0].upper()}{said[1:]}."
+    sentence = kept.sentence(context, database or context.database, bought)
+    return None if sentence is None else f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def method_notes(bought: Release) -> list[str]:

@@ -47,11 +47,11 @@ def content(
     -----
     Privacy: post-processing; nothing but the release is read.
     """
-    found = gather(context, bought, progress)
-    plan, linked = found.plan, found.linked
+    linked_figures = gather(context, bought, progress)
+    plan, linked = linked_figures.plan, linked_figures.linked
     with progress.stage("dependence"):
-        tables = [_table(found, place) for place in range(len(linked.tables))]
-        links = [_link(found, place) for place in range(1, len(linked.tables))]
+        tables = [_table(linked_figures, place) for place in range(len(linked.tables))]
+        links = [_link(linked_figures, place) for place in range(1, len(linked.tables))]
     named = Domain(
         tuple(replace(a, name=f"{table.name}.{a.name}") for table in linked.tables for a in table.domain.attributes)
     )
@@ -60,70 +60,71 @@ def content(
         manifest=bought.manifest,
         method=plan.method,
         budget=budget,
-        rows=float(found.model.units),
+        rows=float(linked_figures.model.units),
         public_total=plan.public_total,
         counted="; ".join([f"{bounding[0][0].upper()}{bounding[0][1:]}", *bounding[1:]]) + ".",
-        measured=_measured(found),
+        measured=_measured(linked_figures),
         domain=report_figures.domain_listing(named),
         ledger=ledger,
         chain_holds=chain_holds,
-        synthetic_rows=round(sum(found.rows)),
+        synthetic_rows=round(sum(linked_figures.rows)),
         notes=[str(note) for note in bought.manifest.get("notes", [])],
-        linked=LinkedTables(_overview(found), _about(found, bought), tables, links, linked.independent),
+        linked=LinkedTables(_overview(linked_figures), _about(linked_figures, bought), tables, links, linked.independent),
     )
 
 
 # -- the whole
 
 
-def _overview(found: LinkedFigures) -> Listing:
+def _overview(linked_figures: LinkedFigures) -> Listing:
     rows = []
-    for place, table in enumerate(found.linked.tables):
-        parent = "–" if table.parent is None else found.linked.tables[table.parent].name
+    for place, table in enumerate(linked_figures.linked.tables):
+        parent = "–" if table.parent is None else linked_figures.linked.tables[table.parent].name
         link = "–" if table.parent is None else f"{table.link} = {table.referred}"
         columns = ", ".join(table.domain.names) or "–"
         rows.append((table.name, parent, link, "–" if place == 0 else f"{table.most:,}", table.order or "–", columns,
-                     number(float(round(found.rows[place])))))  # fmt: skip
+                     number(float(round(linked_figures.rows[place])))))  # fmt: skip
     head = ["Table", "Belongs to", "Link", "Rows of a parent, at most", "In the order of", "Measured columns", "Synthetic rows"]
     return Listing("", head, rows, (3, 6), "Rows are those of the synthetic database; no table of the source was counted for it.")
 
 
-def _about(found: LinkedFigures, bought: Release) -> list[str]:
-    said = [
+def _about(linked_figures: LinkedFigures, bought: Release) -> list[str]:
+    sentences = [
         "The synthetic database on this page is the one that the release gives without a seed. Its rows are drawn from the "
         "released numbers alone, with new keys; every row's parent is there. Another one is free: "
         f"FROM dp_sample('{bought.identifier}', into_schema := 'another', seed := 1). A seed decides which rows are drawn, and the "
         "same one gives the same rows. The noise of the release has no seed: it came from the operating system's entropy."
     ]
-    if found.drawn < found.model.units:
-        said.append(f"For this page {found.drawn:,} of its units were drawn, and their numbers are scaled up.")
-    return said
+    if linked_figures.drawn < linked_figures.model.units:
+        sentences.append(f"For this page {linked_figures.drawn:,} of its units were drawn, and their numbers are scaled up.")
+    return sentences
 
 
-def _measured(found: LinkedFigures) -> Listing:
+def _measured(linked_figures: LinkedFigures) -> Listing:
     """Return what was measured in all tables: a line for blocks of a kind with the same noise."""
-    rows = _lines(found, list(found.measures.values()))
+    rows = _lines(linked_figures, list(linked_figures.measures.values()))
+    counted = "rows" if linked_figures.linked.independent else "units"
     note = (
-        f"Noise is discrete {found.plan.mechanism.title()}, integer and independent, on every cell, on empty ones too; scales are "
-        f"those of numbers of {'rows' if found.linked.independent else 'units'}. All of it was charged once, as one release."
+        f"Noise is discrete {linked_figures.plan.mechanism.title()}, integer and independent, on every cell, on empty ones too; "
+        f"scales are those of numbers of {counted}. All of it was charged once, as one release."
     )
     return Listing("Measurements", _ERRORS[:6], [row[:6] for row in rows], (1, 2, 3, 4, 5), note)
 
 
-def _lines(found: LinkedFigures, measures: Sequence[Measure]) -> list[tuple[str, ...]]:
+def _lines(linked_figures: LinkedFigures, measures: Sequence[Measure]) -> list[tuple[str, ...]]:
     def kind(measure: Measure) -> tuple[int, float]:
         return list(linked_words.KINDS).index(measure.block.kind), measure.scale
 
     rows: list[tuple[str, ...]] = []
     for (place, scale), group in groupby(sorted(measures, key=kind), kind):
         some, what = list(group), list(linked_words.KINDS.values())[place]
-        distances = [distance for one in some if (distance := found.distance(one)) is not None]
-        alone = [found.noise_distance(one) for one in some if one.synthetic is not None]
+        distances = [distance for table in some if (distance := linked_figures.distance(table)) is not None]
+        alone = [linked_figures.noise_distance(table) for table in some if table.synthetic is not None]
         rows.append(
             (
                 what if len(some) == 1 else linked_words.plural(what), f"{len(some):,}",
-                f"{sum(one.released.size for one in some):,}", number(scale), number(found.mean_error(some[0]), 3),
-                number(found.half_width(some[0]), 3), number(_mean(distances), 3), number(_mean(alone), 3),
+                f"{sum(table.released.size for table in some):,}", number(scale), number(linked_figures.mean_error(some[0]), 3),
+                number(linked_figures.half_width(some[0]), 3), number(_mean(distances), 3), number(_mean(alone), 3),
             )  # fmt: skip
         )
     return rows
@@ -136,95 +137,98 @@ def _mean(values: Sequence[float]) -> float | None:
 # -- tables
 
 
-def _table(found: LinkedFigures, place: int) -> LinkedTable:
-    table, names = found.linked.tables[place], found.names(place)
-    measures = [one for block, one in found.measures.items() if place == (block.right or block.left)[0]]
-    measured, synthetic = found.of_table(place)
+def _table(linked_figures: LinkedFigures, place: int) -> LinkedTable:
+    table, names = linked_figures.linked.tables[place], linked_figures.names(place)
+    measures = [measure for block, measure in linked_figures.measures.items() if place == (block.right or block.left)[0]]
+    measured, synthetic = linked_figures.of_table(place)
     strengths = dependence.released_strengths(measured, len(names))
     charted = dependence.most_dependent(strengths, len(names), MOST_CHARTS)
     mapped = dependence.most_dependent(strengths, len(names), MOST_MAPPED)
     own = [i for i in charted if i < len(table.domain.attributes)]
     pairs: dict[Clique, FloatArray] = {pair: counts for pair, counts in synthetic.items() if len(pair) == 2}
-    missing = sum(one.synthetic is None for one in measures)
-    counted = "rows" if found.linked.independent else "units"
+    missing = sum(measure.synthetic is None for measure in measures)
+    counted = "rows" if linked_figures.linked.independent else "units"
     note = f"Distances are shares of {counted} in a wrong cell, in the mean over the tables of a line."
     if missing:
         note += f" {missing:,} tables were not compared with the synthetic rows."
     about = [] if measures else ["It has no declared columns: its keys and the number of its rows alone are in the copy."]
+    errors = Listing("", [], [])
+    if measures:
+        errors = Listing("Errors", _ERRORS, _lines(linked_figures, measures), tuple(range(1, 8)), note)
     return LinkedTable(
         name=table.name,
         about=about,
-        errors=Listing("Errors", _ERRORS, _lines(found, measures), tuple(range(1, 8)), note) if measures else Listing("", [], []),
+        errors=errors,
         rules=(*table.rules, *table.across, *table.counted),
-        columns=[_chart(found, table.domain, i, found.find("one", (place, i))) for i in own],
+        columns=[_chart(linked_figures, table.domain, i, linked_figures.find("one", (place, i))) for i in own],
         left_out=[name for i, name in enumerate(table.domain.names) if i not in own],
         maps=report_maps.maps(names, mapped, strengths, measured, pairs, None) if pairs else None,
     )
 
 
-def _chart(found: LinkedFigures, domain: Domain, i: int, measure: Measure | None, name: str | None = None) -> Column:
-    column = figures.column_of(domain, i, found.one_way(measure), None if measure is None else measure.synthetic, None)
+def _chart(linked_figures: LinkedFigures, domain: Domain, i: int, measure: Measure | None, name: str | None = None) -> Column:
+    column = figures.column_of(domain, i, linked_figures.one_way(measure), None if measure is None else measure.synthetic, None)
     return column if name is None else replace(column, name=name)
 
 
 # -- links
 
 
-def _link(found: LinkedFigures, child: int) -> Link:
-    linked = found.linked
+def _link(linked_figures: LinkedFigures, child: int) -> Link:
+    linked = linked_figures.linked
     table = linked.tables[child]
     above = table.parent or 0
     parent = linked.tables[above]
     listings = [
-        _means(found, child),
-        _pairs(found, f"{table.name} by columns of the rows above", "across", child),
-        _pairs(found, f"Two different rows of {table.name} of one row of {parent.name}", "sibling", child),
-        _pairs(found, f"A row of {table.name} and the next one, by {table.order}", "next", child),
+        _means(linked_figures, child),
+        _pairs(linked_figures, f"{table.name} by columns of the rows above", "across", child),
+        _pairs(linked_figures, f"Two different rows of {table.name} of one row of {parent.name}", "sibling", child),
+        _pairs(linked_figures, f"A row of {table.name} and the next one, by {table.order}", "next", child),
     ]
     return Link(
         title=f"{table.name} of {parent.name}",
-        about=_mean_words(found, child),
-        fan_out=_fan_out(found, child),
-        listings=[one for one in listings if one is not None],
-        ordered=_in_order(found, child),
+        about=_mean_words(linked_figures, child),
+        fan_out=_fan_out(linked_figures, child),
+        listings=[listing for listing in listings if listing is not None],
+        ordered=_in_order(linked_figures, child),
     )
 
 
-def _fan_out(found: LinkedFigures, child: int) -> Column:
+def _fan_out(linked_figures: LinkedFigures, child: int) -> Column:
     """Return the chart of the number of children: released and synthetic, with the band of the noise; large numbers together."""
-    linked = found.linked
+    linked = linked_figures.linked
     above = linked.tables[child].parent or 0
-    measure = found.find("one", (above, linked.shape.fan_out(child)))
+    measure = linked_figures.find("one", (above, linked.shape.fan_out(child)))
     most = linked.tables[child].most
     step = math.ceil((most + 1) / _BARS) if most >= _BARS else 1
     starts = [0, *range(1, most + 1, step)]
     labels = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, [*(s - 1 for s in starts[1:]), most], strict=True)]
     about = f"at most {most:,} rows of {linked.tables[child].name}"
-    name = found.fan_out(child)
+    name = linked_figures.fan_out(child)
     if measure is None:
         return Column(name, about, labels, in_order=True)
-    cells = np.diff([*starts, most + 1])
-    width = np.where(cells == 1, found.half_width(measure), figures.half_width(found.deviation(measure)) * np.sqrt(cells))
+    width = _widths(linked_figures, measure, np.diff([*starts, most + 1]))
     synthetic = None if measure.synthetic is None else np.add.reduceat(measure.synthetic, starts)
     return Column(name, about, labels, np.add.reduceat(measure.released, starts), width, synthetic, in_order=True)
 
 
-def _mean_words(found: LinkedFigures, child: int) -> list[str]:
-    linked = found.linked
+def _mean_words(linked_figures: LinkedFigures, child: int) -> list[str]:
+    linked = linked_figures.linked
     table = linked.tables[child]
     above = table.parent or 0
-    said = [f"{table.link} of {table.name} holds {table.referred} of {linked.tables[above].name}."]
-    measure = found.find("one", (above, linked.shape.fan_out(child)))
+    sentences = [f"{table.link} of {table.name} holds {table.referred} of {linked.tables[above].name}."]
+    measure = linked_figures.find("one", (above, linked.shape.fan_out(child)))
     if measure is not None:
-        mean, width = _ratio(measure.released, found.deviation(measure))
+        mean, width = _ratio(measure.released, linked_figures.deviation(measure))
         drawn, _ = _ratio(measure.synthetic, 0.0) if measure.synthetic is not None else (None, None)
         within = "" if width is None else f" ± {number(width, 3)} (95 %)"
-        said.append(f"Rows of {table.name} in the mean: released {number(mean, 4)}{within}, synthetic {number(drawn, 4)}.")
-        distance = found.distance(measure)
+        sentences.append(f"Rows of {table.name} in the mean: released {number(mean, 4)}{within}, synthetic {number(drawn, 4)}.")
+        distance = linked_figures.distance(measure)
         if distance is not None:
-            alone = number(found.noise_distance(measure), 3)
-            said.append(f"The two distributions are {number(distance, 3)} apart; noise alone makes {alone} of the released one.")
-    return said
+            alone = number(linked_figures.noise_distance(measure), 3)
+            apart = number(distance, 3)
+            sentences.append(f"The two distributions are {apart} apart; noise alone makes {alone} of the released one.")
+    return sentences
 
 
 def _ratio(counts: FloatArray, deviation: float) -> tuple[float | None, float | None]:
@@ -243,18 +247,19 @@ def _ratio(counts: FloatArray, deviation: float) -> tuple[float | None, float | 
     return mean, figures.NORMAL * spread if deviation else None
 
 
-def _means(found: LinkedFigures, child: int) -> Listing | None:
+def _means(linked_figures: LinkedFigures, child: int) -> Listing | None:
     """Return mean numbers of children by values of the parent's columns, of those first that they depend on most."""
-    linked = found.linked
+    linked = linked_figures.linked
     above = linked.tables[child].parent or 0
     domain, place = linked.tables[above].domain, linked.shape.fan_out(child)
-    measures = [(i, one) for i in range(len(domain.attributes)) if (one := found.find("pair", (above, i), (above, place)))]
-    ranked = sorted(measures, key=lambda item: -_told(found, item[1]) if item[1].table.size <= dependence.LARGE else 1.0)
+    pairs = [(i, linked_figures.find("pair", (above, i), (above, place))) for i in range(len(domain.attributes))]
+    measures = [(i, measure) for i, measure in pairs if measure]
+    ranked = sorted(measures, key=lambda item: -_told(linked_figures, item[1]) if item[1].table.size <= dependence.LARGE else 1.0)
     rows: list[tuple[str, ...]] = []
     for i, measure in ranked[:_MEANS]:
         shown = figures.grouping(domain.attributes[i], measure.table.sum(1), _VALUES)
         for label, codes in zip(shown.labels, shown.codes, strict=True):
-            mean, width = _ratio(measure.table[codes].sum(0), found.deviation_of_table(measure) * math.sqrt(len(codes)))
+            mean, width = _ratio(measure.table[codes].sum(0), linked_figures.deviation_of_table(measure) * math.sqrt(len(codes)))
             drawn = None if measure.drawn is None else _ratio(measure.drawn[codes].sum(0), 0.0)[0]
             rows.append((domain.names[i], label, number(mean, 3), number(width, 2), number(drawn, 3)))
     if not rows:
@@ -265,20 +270,20 @@ def _means(found: LinkedFigures, child: int) -> Listing | None:
     return Listing(f"Rows of {name} in the mean, by columns of {parent}", head, rows, (2, 3, 4), note)
 
 
-def _told(found: LinkedFigures, measure: Measure) -> float:
-    strength, _ = found.strength(measure)
+def _told(linked_figures: LinkedFigures, measure: Measure) -> float:
+    strength, _ = linked_figures.strength(measure)
     return strength.value if strength.told_apart else 0.0
 
 
-def _pairs(found: LinkedFigures, title: str, kind: str, child: int) -> Listing | None:
+def _pairs(linked_figures: LinkedFigures, title: str, kind: str, child: int) -> Listing | None:
     """Return the strongest pairs of a kind, with their bands."""
     some = [
-        one for block, one in found.measures.items()
-        if block.kind == kind and (block.right or block.left)[0] == child and one.synthetic is not None
+        measure for block, measure in linked_figures.measures.items()
+        if block.kind == kind and (block.right or block.left)[0] == child and measure.synthetic is not None
     ]  # fmt: skip
     if not some:
         return None
-    strengths = [found.strength(one) for one in some]
+    strengths = [linked_figures.strength(measure) for measure in some]
     low, high = dependence.bands([released for released, _ in strengths])
     order = sorted(range(len(some)), key=lambda i: -strengths[i][0].value if strengths[i][0].told_apart else 0.0)
     rows = []
@@ -289,8 +294,8 @@ def _pairs(found: LinkedFigures, title: str, kind: str, child: int) -> Listing |
         shown = "–" if synthetic is None else f"{synthetic.value:.3f}"
         right = block.right or block.left
         rows.append((
-            _name(found, block.left), _name(found, right), f"{value:.3f}", band, shown,
-            number(found.distance(some[i]), 3), number(found.noise_distance(some[i]), 3),
+            _name(linked_figures, block.left), _name(linked_figures, right), f"{value:.3f}", band, shown,
+            number(linked_figures.distance(some[i]), 3), number(linked_figures.noise_distance(some[i]), 3),
         ))  # fmt: skip
     note = (
         "Cramér's V: 0 where two columns are independent, 1 where one follows from the other; of pairs that cannot be told from "
@@ -302,40 +307,45 @@ def _pairs(found: LinkedFigures, title: str, kind: str, child: int) -> Listing |
     return Listing(title, head, rows, (2, 3, 4, 5, 6), note)
 
 
-def _name(found: LinkedFigures, place: tuple[int, int]) -> str:
-    return f"{found.linked.tables[place[0]].name}.{found.names(place[0])[place[1]]}"
+def _name(linked_figures: LinkedFigures, place: tuple[int, int]) -> str:
+    return f"{linked_figures.linked.tables[place[0]].name}.{linked_figures.names(place[0])[place[1]]}"
 
 
 # -- order
 
 
-def _in_order(found: LinkedFigures, child: int) -> list[Column]:
+def _in_order(linked_figures: LinkedFigures, child: int) -> list[Column]:
     """Return charts of the first rows, and of how far the next one is."""
-    table = found.linked.tables[child]
+    table = linked_figures.linked.tables[child]
     if table.order_place is None:
         return []
     charts = [
-        _chart(found, table.domain, i, measure, f"{name} of the first row")
+        _chart(linked_figures, table.domain, i, measure, f"{name} of the first row")
         for i, name in enumerate(table.domain.names[:MOST_FIRST])
-        if (measure := found.find("first", (child, i))) is not None
+        if (measure := linked_figures.find("first", (child, i))) is not None
     ]
-    gaps = found.find("gap", (child, table.order_place))
-    return [*charts, *([] if gaps is None else [_gaps(found, table.domain.attributes[table.order_place], gaps)])]
+    gaps = linked_figures.find("gap", (child, table.order_place))
+    return [*charts, *([] if gaps is None else [_gaps(linked_figures, table.domain.attributes[table.order_place], gaps)])]
 
 
-def _gaps(found: LinkedFigures, attribute: Attribute, measure: Measure) -> Column:
+def _gaps(linked_figures: LinkedFigures, attribute: Attribute, measure: Measure) -> Column:
     """Return the chart of the time between rows; neighbouring cells are put together, three by three."""
     edges = gap_edges(attribute)
     starts = [0, *range(1, measure.released.size, 3)]
     texts = ["0", *(_far(attribute, float(edges[start - 1])) for start in starts[1:])]
     labels = [f"from {a} to {b}" for a, b in zip(texts, texts[1:], strict=False)] + [f"from {texts[-1]}"]
-    cells = np.diff([*starts, measure.released.size])
-    width = np.where(cells == 1, found.half_width(measure), figures.half_width(found.deviation(measure)) * np.sqrt(cells))
+    width = _widths(linked_figures, measure, np.diff([*starts, measure.released.size]))
     synthetic = None if measure.synthetic is None else np.add.reduceat(measure.synthetic, starts)
     return Column(
         f"{attribute.name}: how far the next row is", "longer and longer steps", labels,
         np.add.reduceat(measure.released, starts), width, synthetic, in_order=True,
     )  # fmt: skip
+
+
+def _widths(linked_figures: LinkedFigures, measure: Measure, cells: np.ndarray) -> np.ndarray:
+    """Return half the width of the band of each bar, of which ``cells`` says how many cells it puts together."""
+    alone, together = linked_figures.half_width(measure), figures.half_width(linked_figures.deviation(measure))
+    return np.where(cells == 1, alone, together * np.sqrt(cells))
 
 
 def _far(attribute: Attribute, distance: float) -> str:
@@ -344,5 +354,5 @@ def _far(attribute: Attribute, distance: float) -> str:
         return number(distance, 3)
     if attribute.sql_type == "DATE":
         return f"{number(distance, 3)} days"
-    unit, size = next((one for one in reversed(_UNITS) if distance >= one[1]), _UNITS[0])
+    unit, size = next((pair for pair in reversed(_UNITS) if distance >= pair[1]), _UNITS[0])
     return f"{number(distance / size, 3)} {unit}"

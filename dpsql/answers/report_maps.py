@@ -24,12 +24,12 @@ def maps(
     names: Sequence[str],
     mapped: Sequence[int],
     strengths: Mapping[Clique, Strength],
-    found: figures.Measured,
+    measured: figures.Measured,
     drawn: Mapping[Clique, FloatArray] | None,
     raw: Mapping[Clique, FloatArray] | None,
 ) -> Maps | None:
     """Return the maps of pairs; synthetic and raw tables are weighted as the released ones are."""
-    noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(found).items()}
+    noise = {pair: deviation for pair, (_, deviation) in dependence.pair_tables(measured).items()}
 
     def plain(counts: Mapping[Clique, FloatArray]) -> FloatArray | None:
         two_way = {clique: table for clique, table in counts.items() if len(clique) == 2}

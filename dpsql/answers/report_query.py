@@ -40,25 +40,26 @@ def answer(context: Context, bought: Release) -> Answer:
     held = of_release(context, bought)
     blocks = [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks]
     estimates, unit = Estimates(held.plan, blocks), bought.manifest.get("privacy_unit")
-    wanted = [one for one in stored.wanted(held.question) if estimates.find(one)]
+    aggregates = [aggregate for aggregate in stored.wanted(held.question) if estimates.find(aggregate)]
     protected = explaining.source(context, bought)
-    types = _types(context, wanted, protected)
-    names = [readable.aggregate(one.text, unit) for one in wanted]
-    factors = [1.0 if protected is None else cells.factor(one, protected, kind) for one, kind in zip(wanted, types, strict=True)]
+    types = _types(context, aggregates, protected)
+    names = [readable.aggregate(aggregate.text, unit) for aggregate in aggregates]
+    typed = zip(aggregates, types, strict=True)
+    factors = [1.0 if protected is None else cells.factor(aggregate, protected, kind) for aggregate, kind in typed]
     columns, charts = [], []
     groups = _dated(held.numbers.groups)
     labels = [", ".join("NULL" if key is None else key for key in keys) for keys in groups]
     named = {f"a{i}": kind for i, kind in enumerate(types)}
-    sides = intervals.between(intervals.Shown(held, estimates, wanted, named, factors, LEVEL))
-    for one, name, kind, factor, pair in zip(wanted, names, types, factors, sides, strict=True):
-        shown = answered.value_texts(estimates, one, kind, factor)
+    sides = intervals.between(intervals.Shown(held, estimates, aggregates, named, factors, LEVEL))
+    for aggregate, name, kind, factor, pair in zip(aggregates, names, types, factors, sides, strict=True):
+        shown = answered.value_texts(estimates, aggregate, kind, factor)
         ends = [None if end is None else end * factor for end in pair]
         low, high = (intervals.texts(end, kind) or [None] * len(shown) for end in ends)
         columns.append([_cell(*texts, kind) for texts in zip(shown, low, high, strict=True)])
-        value = None if one.function in LISTED else np.asarray(estimates.value(one), dtype=np.float64)
+        value = None if aggregate.function in LISTED else np.asarray(estimates.value(aggregate), dtype=np.float64)
         if value is not None and value.ndim == 1 and len(labels) > 1 and sqltypes.parse(kind).family in _NUMBERS:
             first, last = (np.asarray(end, dtype=np.float64) for end in ends)
-            charts.append(Chart(name, labels, value * factor, first, last, from_zero=one.function in LINEAR))
+            charts.append(Chart(name, labels, value * factor, first, last, from_zero=aggregate.function in LINEAR))
     asked = [readable.expression(str(text)) for text in held.question.get("keys", ())]
     question = ", ".join(names) + (f" by {', '.join(asked)}" if asked else "")
     listing = _listing(asked, names, groups, columns)
@@ -100,11 +101,11 @@ def _short(text: str, kind: str) -> str:
     return number(float(text), 5) if sqltypes.parse(kind).family in _NUMBERS else text
 
 
-def _types(context: Context, wanted: Sequence[Wanted], protected: ProtectedSource | None) -> list[str]:
+def _types(context: Context, aggregates: Sequence[Wanted], protected: ProtectedSource | None) -> list[str]:
     if protected is not None:
         with suppress(DpsqlError):
-            return types_of(context.cursor, wanted, {c.name: c.sql_type for c in protected.source.columns})
-    return [_TYPES.get(one.function) or ("DOUBLE[]" if one.listed else "DOUBLE") for one in wanted]
+            return types_of(context.cursor, aggregates, {c.name: c.sql_type for c in protected.source.columns})
+    return [_TYPES.get(aggregate.function) or ("DOUBLE[]" if aggregate.listed else "DOUBLE") for aggregate in aggregates]
 
 
 def measurements(context: Context, bought: Release) -> Listing:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from dpsql.accounting import fits, standard_deviation
+from dpsql.accounting import charges_of, fits, standard_deviation
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
@@ -46,20 +46,20 @@ def settled(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
         return call  # of rows that are units the planner says why it cannot be
     if _most(source) == 1:
         return _with(call, None)
-    found = _before(context, source, call)
-    if found is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
+    before = _before(context, source, call)
+    if before is None and not call.call.learns_rows and (call.epsilon is None or _is_there(context, source, call)):
         return call
-    return found
+    return before
 
 
 def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[BuyingCall, ...]:
     """Return what a purchase buys: itself, after a histogram where one comes first. Nothing is bought."""
-    found = settled(context, source, call)
-    if found is None:
+    rest = settled(context, source, call)
+    if rest is None:
         return _parts(source, call)
-    if call.epsilon is not None and found.call.max_rows not in (None, call.call.max_rows):
-        return _parts(source, call)[0], found
-    return (found,)
+    if call.epsilon is not None and rest.call.max_rows not in (None, call.call.max_rows):
+        return _parts(source, call)[0], rest
+    return (rest,)
 
 
 def learned(context: Context, source: ProtectedSource, call: QueryPurchase, progress: Progress) -> QueryPurchase:
@@ -126,9 +126,9 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
     """
     least = None if call.epsilon is None else _parts(source, call)[1].epsilon
     tried = set()
-    for name, operation, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
+    for name, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
-        if operation != "query" or not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
+        if not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
             continue
         with suppress(DpsqlError):
             made = _with(replace(call, epsilon=None), number).filled(parameters)
@@ -171,7 +171,7 @@ def _check_both(
         uses.check(context, source, histogram)
     budget, charges = uses.limit(source)
     both = [request(context, source, one).calibration.charge for one in (histogram, rest)]
-    if fits(budget, charges, both[0]) and not fits(budget, [*charges, both[0]], both[1]):
+    if fits(budget, charges, both[0]) and not fits(budget, charges_of(charges).plus(both[:1]), both[1]):
         whose = "the budget of" if source.ledger.limit() is None else "your grant on"
         said = f"{whose} {source.key} covers its histogram of rows per unit and not the query after it; FROM dp_budget()"
         raise ArgumentError("epsilon", epsilon, f"{said} shows what is left. Nothing was charged")

@@ -34,8 +34,8 @@ def synthesize(context: Context, call: SynthesizeCall) -> str:
             answer = inline(_PUT, [(target, lake.put(context, bought, call, target, progress), bought.identifier)])
         else:
             # The statement that calls cannot see the table yet: it began before the table was there.
-            made = drawing.into(context, bought, rows, seed, target, progress)
-            answer = inline(_PUT, [(identifier(*drawing.table_name(context, target)), made, bought.identifier)])
+            count = drawing.into(context, bought, rows, seed, target, progress)
+            answer = inline(_PUT, [(identifier(*drawing.table_name(context, target)), count, bought.identifier)])
     telling.tell(context, "dp_synthesize", resolve(context, call.source, local=call.local), None)
     context.instance.last_seconds, context.instance.last_peak_mb = dict(progress.seconds), dict(progress.peak_mb)
     return answer

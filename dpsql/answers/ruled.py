@@ -35,14 +35,15 @@ def notes(protected: ProtectedSource, plan: Plan, kinds: Mapping[str, Sequence[s
     """
     if plan.method is None or plan.units:
         return []
-    left = [one.rule.text for one in rules_of(protected) if one.rule.text not in plan.rules]
-    said = [f"{_SAID[kind]}: {_listed(texts)}" for kind, texts in kinds.items() if texts]
+    left = [declared.rule.text for declared in rules_of(protected) if declared.rule.text not in plan.rules]
+    sentences = [f"{_SAID[kind]}: {_listed(texts)}" for kind, texts in kinds.items() if texts]
     if left:
-        said.append(f"rules that rows of this call cannot obey, since it leaves out or splits a column of theirs: {_listed(left)}")
-    counting = [one.text for one in counted_of(protected)]
+        why = "since it leaves out or splits a column of theirs"
+        sentences.append(f"rules that rows of this call cannot obey, {why}: {_listed(left)}")
+    counting = [declared.text for declared in counted_of(protected)]
     if counting:
-        said.append(f"rules that count the rows of one parent, which a table by itself does not keep: {_listed(counting)}")
-    return said
+        sentences.append(f"rules that count the rows of one parent, which a table by itself does not keep: {_listed(counting)}")
+    return sentences
 
 
 def effects(cursor: duckdb.DuckDBPyConnection, plan: Plan) -> dict[str, list[str]]:
@@ -56,9 +57,9 @@ def effects(cursor: duckdb.DuckDBPyConnection, plan: Plan) -> dict[str, list[str
     fitted = methods.measures_tables(methods.of(plan.method))
     measured = {frozenset(clique) for clique in plan.cliques if len(clique) <= 2} if fitted else set()
     for text in plan.rules:
-        found = effect(cursor, stored(text), plan.domain)
-        shapes = found.kind != TABLES or any(set(found.positions) <= clique for clique in measured)
-        kinds[found.kind if shapes else ROWS].append(text)
+        consequence = effect(cursor, stored(text), plan.domain)
+        shapes = consequence.kind != TABLES or any(set(consequence.positions) <= clique for clique in measured)
+        kinds[consequence.kind if shapes else ROWS].append(text)
     return kinds
 
 

@@ -64,8 +64,8 @@ def described(context: Context, call: QueryCall, text: str) -> str:
     if (tokens(text) or [None])[0].text.upper() not in _QUERY:
         way = f"describe a query, DESCRIBE SELECT ...; the columns of a table DuckDB itself shows: DESCRIBE {text}"
         raise UnsupportedQuery(f"DESCRIBE {text}", way, "sql")
-    found = context.cursor.execute(f"DESCRIBE FROM {queries.without_rows(context, call.changed(sql=text))}").fetchall()
-    return inline(COLUMNS, [tuple(row[: len(COLUMNS)]) for row in found])
+    columns = context.cursor.execute(f"DESCRIBE FROM {queries.without_rows(context, call.changed(sql=text))}").fetchall()
+    return inline(COLUMNS, [tuple(row[: len(COLUMNS)]) for row in columns])
 
 
 def summarized(call: QueryCall, text: str) -> SummarizeCall:

@@ -22,8 +22,8 @@ _NUMBERS = ("integer", "decimal", "float")
 def summarize(context: Context, call: SummarizeCall) -> str:
     """Return a row for each declared column, buying all statistics in one release at the first call."""
     protected = resolve(context, call.source)
-    wanted = None if call.columns is None else list(spelled(protected, call.columns))
-    domain, _ = chosen(protected, call.source, wanted)
+    names = None if call.columns is None else list(spelled(protected, call.columns))
+    domain, _ = chosen(protected, call.source, names)
     source = _relation(call.source)
     listed = [item for place, attribute in enumerate(domain.attributes) for item in _items(place, attribute)]
     text = f"SELECT count(*) AS n, {', '.join(listed)} FROM {source}"  # noqa: S608 -- names are quoted
@@ -43,17 +43,17 @@ def _items(place: int, attribute: Attribute) -> list[str]:
     """Return what is asked of a column."""
     name, family = identifier(attribute.name), sqltypes.parse(attribute.sql_type).family
     if attribute.kind == "categorical":
-        found = [f"histogram({name}) AS h{place}"]
+        asked = [f"histogram({name}) AS h{place}"]
         if _open(attribute):
-            found.append(f"count(DISTINCT {name}) AS d{place}")
-            found += [] if _has_other(attribute) else [f"count({name}) AS c{place}"]
-        return found
+            asked.append(f"count(DISTINCT {name}) AS d{place}")
+            asked += [] if _has_other(attribute) else [f"count({name}) AS c{place}"]
+        return asked
     quantiles = "quantile_cont" if family in ("decimal", "float") else "quantile_disc"
-    found = [f"min({name}) AS low{place}", f"max({name}) AS high{place}", f"{quantiles}({name}, [0.25, 0.5, 0.75]) AS q{place}"]
-    found.append(f"count({name}) AS c{place}")
+    asked = [f"min({name}) AS low{place}", f"max({name}) AS high{place}", f"{quantiles}({name}, [0.25, 0.5, 0.75]) AS q{place}"]
+    asked.append(f"count({name}) AS c{place}")
     if family in _NUMBERS:
-        found += [f"avg({name}) AS avg{place}", f"stddev_samp({name}) AS std{place}"]
-    return found
+        asked += [f"avg({name}) AS avg{place}", f"stddev_samp({name}) AS std{place}"]
+    return asked
 
 
 def _open(attribute: Attribute) -> bool:

@@ -29,9 +29,9 @@ def marginals(context: Context, call: MarginalsCall) -> str:
     The order of ``columns`` and ``shape`` say how the answer looks; they are not part of what is bought.
     """
     crosstab.check_shape(call)
-    there = remembered.recall(context, call)
-    if there is not None:
-        return there
+    answer = remembered.recall(context, call)
+    if answer is not None:
+        return answer
     with Progress("dp_marginals", show=context.progress) as progress:
         bought = buying.buy(context, call, progress)
         order = asked_order(call.columns, bought.plan.domain.names)

@@ -33,17 +33,17 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     lines = [] if query is None else [*map(left_out, query.lost), *map(of_declared, query.partial)]
     for line in lines:
         _say(context, f"{name} of {about}: {line}")
-    held = protected.protection
-    unit, most, source = held.privacy_unit, held.max_contributions, protected.source
+    protection = protected.protection
+    unit, most, source = protection.privacy_unit, protection.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
         return
-    said = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
+    sentence = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
     if query is None:
         comparable = True
     else:
         most = query.max_rows or 0
-        filtered = query.different or any(one.filter is not None for one in query.counting)
-        comparable = not filtered and most == held.max_contributions
+        filtered = query.different or any(counted.filter is not None for counted in query.counting)
+        comparable = not filtered and most == protection.max_contributions
     share = ""
     if comparable:
         linked = bool(source.linked)
@@ -52,7 +52,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
             share = f", {known.said}"
         elif not linked or source.bare:
             share = f"; about what share of all rows that is, dp_contributions({literal(about)}, epsilon := ...) buys"
-    _say(context, f"{name} of {about}: {said}{share}")
+    _say(context, f"{name} of {about}: {sentence}{share}")
 
 
 def tell_narrowed(
@@ -78,13 +78,13 @@ def tell_narrowed(
     """
     if query is None or not saying.heard(context.progress):
         return
-    narrowed = {one.position: (one.edges[0], one.edges[-1]) for one in query.learning if one.declared}
+    narrowed = {learned.position: (learned.edges[0], learned.edges[-1]) for learned in query.learning if learned.declared}
     summed = [measure for measure in query.measures if measure.kind in ("moments", "scaled")]
-    for one in dict.fromkeys(v for measure in summed for v in measure.variables if v.position in narrowed):
-        if (one.lower, one.upper) == narrowed[one.position]:  # the histogram saw nothing but noise
+    for variable in dict.fromkeys(v for measure in summed for v in measure.variables if v.position in narrowed):
+        if (variable.lower, variable.upper) == narrowed[variable.position]:  # the histogram saw nothing but noise
             continue
-        text = readable.expression(arguments[one.position])
-        low, high = f"{one.lower:,.6g}", f"{one.upper:,.6g}"
+        text = readable.expression(arguments[variable.position])
+        low, high = f"{variable.lower:,.6g}", f"{variable.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
         line += "; intervals are of values so counted, not of those far out" if intervals else ""
         _say(context, f"{name} of {_about(protected)}: {text}: {line}")

@@ -8,21 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
+from operator import xor
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
+from dpsql.books.book import EMPTY, LONG, NAMES, Book
 from dpsql.books.entries import (
     FIELDS,
     RESTORE,
     edited,
     reading,
 )
-from dpsql.books.hashes import TEXTS, entry_hash, first_hash, follows, shown, stored, types_hold
+from dpsql.books.hashes import TEXTS, entry_hash, first_hash, shown, stored, types_hold
 from dpsql.books.schema import Books, rollback
 from dpsql.errors import LedgerError, first_line
 from dpsql.text.bounded_json import load
@@ -33,29 +35,13 @@ _NOT_A_CONFLICT = (
     "No space left", "Could not write", "IO Error", "fsync", "Input/output", "Read-only", "Permission denied", "quota",
 )
 MOST_AT_ONCE = 2_000
-"""Entries of a source that are read and checked in Python; for a longer book DuckDB is faster."""
+"""New entries of a source that are checked in Python; for more of them DuckDB is faster."""
 _MOST_KNOWN = 8
+_MARK = f"system.main.hash({', '.join(NAMES)})"
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
-
-
-@dataclass(frozen=True)
-class _Known:
-    """Entries of which each follows from the one before, as rows and by column, with the types of the columns.
-
-    Rows of the same types and values do so too: hashing them once more would find what it found. Nothing but that equality is
-    relied on, so it does not matter which state of which database they were read from, nor who wrote since.
-    """
-
-    types: Mapping[str, str]
-    rows: Sequence[tuple[Any, ...]]
-    entries: Sequence[dict[str, Any]]
-
-    def starts(self, types: Mapping[str, str], rows: Sequence[tuple[Any, ...]]) -> bool:
-        return self.types == types and rows[: len(self.rows)] == self.rows
-
-
-_NONE_KNOWN = _Known({}, [], [])
-_known: dict[tuple[str, str], _Known] = {}
+_known: dict[tuple[str, str], Book] = {}
+"""Books that hold, as they were read last. Nothing but their being equal to what stands there is relied on, so it does not matter
+which state of which database they were read from, nor who wrote since."""
 
 
 class Chain:
@@ -67,49 +53,83 @@ class Chain:
         self.who = who
         self.owner = who if apart else ""  # whose releases are there; '': all
         self._table = books.table("ledger")
-        self._held: list[dict[str, Any]] | None = None  # the whole book, while a block of `whole` runs
-        self._read = _NONE_KNOWN  # what it was made of
-        self._followed = 0  # so many of its first entries are known to follow
-        self._typed = True  # whether its columns have the types that they were made with
+        self._book: Book | None = None  # while a block of `whole` runs
 
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Read all entries at once, for a block that asks for several things and writes nothing: it sees one state of the book.
 
-        In a transaction that state is the transaction's. A book of more than `MOST_AT_ONCE` entries is asked each time.
+        In a transaction that state is the transaction's.
         """
-        if self._held is not None or not self.books.exist():
+        if self._book is not None or not self.books.exist():
             yield
             return
-        names = [*FIELDS, "hash"]
-        place = names.index("entry")
-        few = f"(SELECT system.main.count_star() FROM {self._table} WHERE source = $source) <= {MOST_AT_ONCE}"  # noqa: S608
-        query = f"SELECT {', '.join(names)} FROM {self._table} WHERE source = $source AND {few}"  # noqa: S608
         with reading(self.source):
-            rows = self.books.cursor.execute(query, {"source": self.source}).fetchall()
-            types = {str(column[0]): str(column[1]) for column in self.books.cursor.description or ()}
-            if rows or not self._last()[0]:
-                self._typed = types_hold(types)
-                rows.sort(key=lambda row: int(row[place]))
-                known = _known.get((self.books.database, self.source), _NONE_KNOWN)
-                known = known if known.starts(types, rows) else _NONE_KNOWN
-                self._followed = len(known.rows)
-                self._held = [*known.entries, *(dict(zip(names, row, strict=True)) for row in rows[self._followed :])]
-                self._read = _Known(types, rows, self._held)
+            self._book = self._read()
         try:
             yield
         finally:
-            self._held, self._read = None, _NONE_KNOWN
+            self._book = None
+
+    def _read(self) -> Book:
+        """Return the book: what is known of it, if that is still what stands there, and what is new."""
+        place = (self.books.database, self.source)
+        known = _known.get(place, EMPTY)
+        book = self._with_new(known) if known.rows else None
+        if book is None:
+            book = self._with_new(EMPTY)
+        if book is None:
+            book = self._long()
+        if book.holds and book.rows and book is not known:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[place] = book
+        return book
+
+    def _with_new(self, known: Book) -> Book | None:
+        """Return a book with what is new; None where the known part is another one now, or too much is new to be read here."""
+        names, old = ", ".join(NAMES), "(entry <= $last) IS TRUE"  # one without a number is new
+        count = "system.main.count_star() FILTER"
+        sums = f"{count} (WHERE {old}), system.main.bit_xor({_MARK}) FILTER (WHERE {old}), {count} (WHERE NOT ({old}))"
+        query = (
+            f"SELECT sums.*, fresh.* FROM (SELECT {sums} FROM {self._table} WHERE source = $source) AS sums(known, mark, more) "  # noqa: S608
+            f"LEFT JOIN (SELECT {_MARK}, {names} FROM {self._table} WHERE source = $source AND NOT ({old})) AS fresh "
+            f"ON sums.more <= {MOST_AT_ONCE}"
+        )
+        result = self.books.cursor.execute(query, {"source": self.source, "last": known.last[0]})
+        types = {str(name): str(kind) for name, kind, *_ in result.description[4:]}
+        read = result.fetchall()
+        # equal numbers and hashes: what was known stands there still, so it need not be hashed again
+        if read[0][:2] != (len(known.rows), known.mark if known.rows else None) or read[0][2] > MOST_AT_ONCE:
+            return None
+        if known.rows and types != known.types:
+            return None
+        fresh = [row[3:] for row in read if row[2]]
+        fresh.sort(key=lambda row: int(row[1 + NAMES.index("entry")]))
+        start = known if known.rows else Book(types, (), holds=types_hold(types), mark=0)
+        return start.with_new(self.source, [row[1:] for row in fresh], reduce(xor, (row[0] for row in fresh), 0))
+
+    def _long(self) -> Book:
+        """Return a book that is read for the first time and that DuckDB checks sooner than we: without what is most of it."""
+        names = ", ".join(f"CASE WHEN action <> 'charge' THEN {name} END" if name in LONG else name for name in NAMES)
+        query = f"SELECT {names}, {_MARK} FROM {self._table} WHERE source = $source ORDER BY entry ASC"  # noqa: S608
+        result = self.books.cursor.execute(query, {"source": self.source})
+        types = {name: str(column[1]) for name, column in zip(NAMES, result.description, strict=False)}
+        rows = result.fetchall()
+        mark = reduce(xor, (row[-1] for row in rows), 0)
+        return Book(types, (row[:-1] for row in rows), holds=types_hold(types) and self._chain_holds(), mark=mark)
 
     def chain_holds(self) -> bool:
         """Return whether every entry of this source follows from the one before. The chain has no key, see `dpsql.books.ledger`."""
-        if not self.books.exist():
-            return True
-        if self._held is not None:
-            holds = self._typed and follows(self.source, self._held, self._followed)
-            if holds:
-                self._remember()
-            return holds
+        try:
+            with self.whole():
+                return self._book is None or self._book.holds
+        except LedgerError as error:
+            if RESTORE in str(error):  # what stands there is no book that could be read
+                return False
+            raise
+
+    def _chain_holds(self) -> bool:
         query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
         try:
             with reading(self.source):
@@ -119,11 +139,6 @@ class Chain:
                 return False
             raise
         return bool(row and row[0])
-
-    def _remember(self) -> None:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[self.books.database, self.source] = self._read
 
     def anchor(self) -> Path | None:
         """Return the file outside the database that every entry is noted in, if there is one."""
@@ -167,8 +182,8 @@ class Chain:
         return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
 
     def _last(self) -> tuple[int, str | None]:
-        if self._held is not None:
-            return (int(self._held[-1]["entry"]), str(self._held[-1]["hash"])) if self._held else (0, None)
+        if self._book is not None:
+            return self._book.last
         with reading(self.source):
             row = self.books.cursor.execute(
                 f"SELECT system.main.max(entry), system.main.arg_max(hash, entry) FROM {self._table} WHERE source = ?",  # noqa: S608
@@ -178,8 +193,8 @@ class Chain:
 
     def _newest(self) -> tuple[int, str | None, Path | None]:
         """Return the number and hash of the newest entry, and the book's anchor."""
-        if self._held is not None:
-            return *self._last(), self.anchor()
+        if self._book is not None:
+            return *self._book.last, self.anchor()
         anchored = "system.main.arg_max(parameters, entry) FILTER (WHERE action = 'anchor')"
         newest = f"system.main.max(entry), system.main.arg_max(hash, entry), {anchored}"
         with reading(self.source):
@@ -195,14 +210,9 @@ class Chain:
 
         Of a column in `TEXTS`, <column>_text is what DuckDB writes of it.
         """
-        if self._held is not None:
-            return [
-                tuple(shown(row[name.removesuffix("_text")]) if name.endswith("_text") else row[name] for name in columns)
-                for row in self._held
-                if (not actions or row["action"] in actions)
-                and (release is None or row["release"] == release)
-                and (entry is None or row["entry"] == entry)
-            ]
+        known = None if self._book is None else self._book.look_up(columns, actions=actions, release=release, entry=entry)
+        if known is not None:
+            return known
         listed = [f"{name.removesuffix('_text')}::VARCHAR" if name.endswith("_text") else name for name in columns]
         conditions, values = ["source = ?"], [self.source]
         if actions:
@@ -247,6 +257,7 @@ class Chain:
                         entry, noted = self._insert(fields, anchor) if fields is not None else (None, None)
                     committing = True
                     cursor.execute("COMMIT")
+                # another session has written this number: decide on its books; unless the disk is what failed
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                     reason = first_line(error)
                     rollback(cursor)
@@ -300,7 +311,7 @@ class Chain:
             f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
             [*given, hashed],
         )
-        self._held = None  # the book has one entry more now
+        self._book = None  # it has one entry more now
         made = {**values, **{f"{name}_text": texts[name] for name in TEXTS}, "hash": hashed}
         if path is None:
             return made, None

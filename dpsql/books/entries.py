@@ -134,14 +134,14 @@ def purchase_of(release: str, row: Sequence[Any]) -> Purchase:
     charge["events"] = load(charge["events"])
     asked, wanted = load(parameters), load(plan)
     linked = asked.pop(READS, {}) if isinstance(asked, dict) else {}
-    found = Purchase(release, operation, query, asked, wanted, charge, entry=entry, linked=linked)
+    purchase = Purchase(release, operation, query, asked, wanted, charge, entry=entry, linked=linked)
     if not isinstance(asked, dict) or not isinstance(wanted, dict) or "epsilon" not in asked or not isinstance(charge["hash"], str):
         raise ValueError("not a purchase")
     if not isinstance(linked, dict):
         raise ValueError("not a purchase")
     if not isinstance(asked["epsilon"], (int, float)) or not isinstance(operation, str) or not isinstance(query, str):
         raise ValueError("not a purchase")
-    return found
+    return purchase
 
 
 def charge_from_row(rho: Decimal, epsilon: Decimal, delta: Decimal, events: str) -> Charge:

@@ -223,9 +223,9 @@ class Granted(Chain):
 
     def uses(self, analyst: str) -> list[Use]:
         """Return what an analyst has paid her grant for, in order; a release once, at her first use of it."""
-        found = self._used(analyst, ["written_at", "rho", "epsilon", "delta", "events"])
+        first_uses = self._used(analyst, ["written_at", "rho", "epsilon", "delta", "events"])
         with reading(self.source):
-            return [Use(analyst, self.source, name, charge_from_row(*cost), at) for name, (at, *cost) in found.items()]
+            return [Use(analyst, self.source, name, charge_from_row(*cost), at) for name, (at, *cost) in first_uses.items()]
 
     def used(self) -> set[str] | None:
         """Return the releases that whoever asks may see: an analyst those that she has uses of; None: all, to the custodian."""
@@ -233,15 +233,15 @@ class Granted(Chain):
 
     def _used(self, analyst: str, columns: Sequence[str] = ()) -> dict[str, Sequence[Any]]:
         """Return the releases that an analyst has a use of, in order, and columns of the entry that is her first use of it."""
-        found: dict[str, Sequence[Any]] = {}
+        first_uses: dict[str, Sequence[Any]] = {}
         if not self.books.exist():
-            return found
+            return first_uses
         for action, release, who, *rest in self._rows(["action", "release", "who", *columns], actions=("charge", USE, "refund")):
             if action == "refund":
-                found.pop(release, None)
+                first_uses.pop(release, None)
             elif who == f"{ANALYST}{analyst}":
-                found.setdefault(release, rest)
-        return found
+                first_uses.setdefault(release, rest)
+        return first_uses
 
     def bought_as(self, operation: str, query: str) -> list[tuple[str, dict[str, Any]]]:
         """Return release and parameters of what the analyst who asks has uses of, bought by one kind of call of one relation."""
@@ -249,8 +249,8 @@ class Granted(Chain):
         rows = self._rows(["release", "operation", "query", "parameters"], actions=("charge",)) if used else []
         with reading(self.source):
             kept = {name: load(said) for name, made, of, said in rows if name in used and (made, of) == (operation, query)}
-            found = [(name, said) for name, said in kept.items() if isinstance(said, dict)]
-            return [(name, {key: value for key, value in said.items() if key != READS}) for name, said in found]
+            bought = [(name, said) for name, said in kept.items() if isinstance(said, dict)]
+            return [(name, {key: value for key, value in said.items() if key != READS}) for name, said in bought]
 
     def about(self, analyst: str) -> list[dict[str, Any]]:
         """Return the entries that an analyst may see, in order: her grants, and each of her uses as an entry 'use'."""
@@ -342,16 +342,16 @@ def granted(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Grant
     LedgerError
         An entry holds what dpsql never wrote.
     """
-    found: dict[tuple[str, str], Grant | None] = {}
+    grants: dict[tuple[str, str], Grant | None] = {}
     for source, action, parameters in rows:
         with reading(source):
             if action == "linked":
-                found = {place: grant for place, grant in found.items() if place[0] != source}
+                grants = {place: grant for place, grant in grants.items() if place[0] != source}
                 continue
             said = load(parameters)
             analyst = str(said["analyst"])
-            found[source, analyst] = Grant.from_json(source, said) if action == "grant" else None
-    return found
+            grants[source, analyst] = Grant.from_json(source, said) if action == "grant" else None
+    return grants
 
 
 def losses(charge: Charge) -> dict[str, Any]:

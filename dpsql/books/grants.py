@@ -17,10 +17,10 @@ class Grants:
 
     def all(self) -> list[Grant]:
         """Return all grants in force, by table and analyst; the chains of hashes are checked where something is bought."""
-        found = granted(self.books.said(*ABOUT_GRANTS))
-        return [grant for _, grant in sorted(found.items()) if grant is not None]
+        grants = granted(self.books.said(*ABOUT_GRANTS))
+        return [grant for _, grant in sorted(grants.items()) if grant is not None]
 
     def said(self, analyst: str) -> dict[str, Grant | None]:
         """Return what is said of an analyst by table; None: her grant was taken back."""
-        found = granted(self.books.said(*ABOUT_GRANTS))
-        return {source: grant for (source, who), grant in found.items() if who == analyst}
+        grants = granted(self.books.said(*ABOUT_GRANTS))
+        return {source: grant for (source, who), grant in grants.items() if who == analyst}

@@ -55,10 +55,10 @@ def stored(value: object, kind: str) -> object:
     if not isinstance(value, Decimal) or wanted is not Decimal or not value.is_finite():
         raise ValueError(kind)
     width, scale = map(int, kind.removeprefix("DECIMAL(").rstrip(")").split(","))
-    found = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
-    if found != value or len(found.as_tuple().digits) > width:
+    rounded = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    if rounded != value or len(rounded.as_tuple().digits) > width:
         raise ValueError(kind)
-    return found
+    return rounded
 
 
 def types_hold(types: Mapping[str, str]) -> bool:
@@ -90,18 +90,18 @@ def entry_hash(texts: Mapping[str, str | None]) -> str:
     return hashed.hexdigest()
 
 
-def follows(source: str, entries: Sequence[Mapping[str, Any]], known: int = 0) -> bool:
+def follows(source: str, entries: Sequence[Mapping[str, Any]], after: tuple[int, str | None] = (0, None)) -> bool:
     """Return whether each entry of a source, sorted by number, has its hash and follows from the one before.
 
     Parameters
     ----------
     entries : sequence of mapping
         All columns, of the types that `types_hold` wants.
-    known : int
-        So many of the first ones do, and are not looked at.
+    after : tuple of int and str
+        Number and hash of the entry before the first one; 0 where there is none.
     """
-    previous, number = (entries[known - 1]["hash"], known) if known else (first_hash(source), 0)
-    for entry in entries[known:]:
+    number, previous = after if after[0] else (0, first_hash(source))
+    for entry in entries:
         if not all(_fits(entry[name], kind) for name, kind in FIELDS.items()) or entry["source"] != source:
             return False
         texts = {name: shown(entry[name]) for name in FIELDS}

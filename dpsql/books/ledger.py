@@ -17,13 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.accounting import Charge, fits, remaining, shortfall
+from dpsql.accounting import Charge, Charges, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
 from dpsql.books.entries import (
     Protection,
     Purchase,
     canonical_json,
-    charge_from_row,
     contract,
     edited,
     protection_of,
@@ -52,17 +51,17 @@ _PURCHASE = (
 
 def _counting(release: str, rows: Sequence[Sequence[Any]]) -> Purchase | None:
     """Return the charge of a release that counts, of its entries in order, as `_PURCHASE` lists them."""
-    found: Purchase | None = None
+    purchase: Purchase | None = None
     for action, contents, entry, *bought in rows:
         if action == "charge":
-            found = purchase_of(release, [entry, *bought])
+            purchase = purchase_of(release, [entry, *bought])
         elif action == "refund":
-            found = None
-        elif action == "store" and found is not None:
-            found = dataclasses.replace(found, status="stored", contents=contents, entry=entry)
-        elif action == "fail" and found is not None:
-            found = dataclasses.replace(found, status="failed", contents=None, entry=entry)
-    return found
+            purchase = None
+        elif action == "store" and purchase is not None:
+            purchase = dataclasses.replace(purchase, status="stored", contents=contents, entry=entry)
+        elif action == "fail" and purchase is not None:
+            purchase = dataclasses.replace(purchase, status="failed", contents=None, entry=entry)
+    return purchase
 
 
 def _texts(item: Any) -> Iterator[str]:
@@ -111,12 +110,12 @@ class Ledger(Linked):
         if not self.books.exist():
             return None, ()
         columns, actions = ("action", *_CONTRACT), (*_BUDGETS, LINKED, UNLINKED)
-        found = self._rows(columns, actions=actions)
-        if not found:
+        contracts = self._rows(columns, actions=actions)
+        if not contracts:
             if self._last() == (0, None):
                 return None, ()
-            found = self._rows(columns, actions=actions)  # another session may have begun the book just now
-        return (str(found[-1][0]), found[-1][1:]) if found else ("", ())
+            contracts = self._rows(columns, actions=actions)  # another session may have begun the book just now
+        return (str(contracts[-1][0]), contracts[-1][1:]) if contracts else ("", ())
 
     def _protection(self, action: str | None, held: Sequence[Any]) -> Protection | None:
         if action is None:
@@ -129,31 +128,31 @@ class Ledger(Linked):
     def naming(self, column: str) -> list[str]:
         """Return the releases, not refunded, that are about a column: the latest first."""
         rows = self._rows(["action", "release", "parameters", "plan"], actions=("charge", "refund"))
-        found: dict[str, bool] = {}
+        releases: dict[str, bool] = {}
         name = column.lower()
+        spelled = [json.dumps(text, ensure_ascii=False)[1:-1] for text in (name, identifier(name))]
         with reading(self.source):
             for action, release, *about in rows:
-                found.pop(release, None)
+                releases.pop(release, None)
                 if action == "charge":
-                    values = [text.lower() for item in about for text in _texts(json.loads(item or "null"))]
-                    found[release] = any(value == name or identifier(name) in value for value in values)
-        return [release for release, named in reversed(found.items()) if named]
+                    near = [item for item in about if item and any(text in item.lower() for text in spelled)]
+                    values = [text.lower() for item in near for text in _texts(json.loads(item))]
+                    releases[release] = any(value == name or identifier(name) in value for value in values)
+        return [release for release, named in reversed(releases.items()) if named]
 
-    def charges(self) -> list[Charge]:
+    def charges(self) -> Charges:
         """Return every charge that counts: all but the refunded ones, and those of linked tables that were merged."""
-        return [*self.charged().values(), *self.merged().values()]
+        with self.whole():
+            if self._book is None:
+                return Charges()
+            merged = self.merged()
+            with reading(self.source):
+                return self._book.charges().plus([*merged.values()]) if merged else self._book.charges()
 
     def charged(self) -> dict[str, Charge]:
         """Return every charge of this source's own that counts, by release."""
-        rows = self._rows(["action", "release", "rho", "epsilon", "delta", "events"], actions=("charge", "refund"))
-        counted: dict[str, Charge] = {}
-        with reading(self.source):
-            for action, release, rho, epsilon, delta, events in rows:
-                if action == "refund":
-                    counted.pop(release, None)  # an edited book may refund what it never charged
-                else:
-                    counted[release] = charge_from_row(rho, epsilon, delta, events)
-        return counted
+        with self.whole(), reading(self.source):
+            return {} if self._book is None else dict(self._book.charged())
 
     def purchase(self, release: str) -> Purchase | None:
         """Return the charge of a release, or None if there is none that counts."""
@@ -165,11 +164,11 @@ class Ledger(Linked):
 
     def entries(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return what `purchase_in` reads a charge from, by release, of all at once."""
-        found: dict[str, list[tuple[Any, ...]]] = {}
+        by_release: dict[str, list[tuple[Any, ...]]] = {}
         if self.books.exist():
             for release, *row in self._rows(["release", *_PURCHASE]):
-                found.setdefault(str(release), []).append(tuple(row))
-        return found
+                by_release.setdefault(str(release), []).append(tuple(row))
+        return by_release
 
     def purchase_in(self, entries: Mapping[str, Sequence[tuple[Any, ...]]], release: str) -> Purchase | None:
         """Return the charge of a release among `entries`, or None if there is none that counts."""
@@ -180,23 +179,23 @@ class Ledger(Linked):
         """Return action, contents and hash of the entries about a release, in order; who uses it does not matter."""
         return self._rows(["action", "contents", "hash"], actions=("charge", "store", "fail", "refund"), release=release)
 
-    def stored(self, holding: str) -> list[tuple[str, str, str, str]]:
-        """Return release, operation, source and parameters of stored tables, and of stored answers whose parameters hold a text.
+    def stored(self, holding: str, tables_of: str | None = None) -> list[tuple[str, str, str]]:
+        """Return release, operation and parameters of stored answers whose parameters hold a text, and of the tables of a source.
 
         The oldest come first. An analyst sees those that she has uses of.
         """
         query = (
-            f"SELECT entry, action, release, operation, query, parameters FROM {self._table} "  # noqa: S608
-            "WHERE source = ? AND (action = 'store' "
-            "OR (action = 'charge' AND (operation = 'marginals' OR (operation = 'query' AND system.main.contains(parameters, ?)))))"
+            f"SELECT entry, release, operation, parameters FROM {self._table} WHERE source = $source AND action = 'charge' "  # noqa: S608
+            "AND (operation = 'query' AND system.main.contains(parameters, $holding) "
+            "OR operation = 'marginals' AND query = $tables) "
+            f"AND release IN (SELECT release FROM {self._table} WHERE source = $source AND action = 'store')"
         )
         with reading(self.source):
-            rows = self.books.cursor.execute(query, [self.source, holding]).fetchall()
-            there = {name for _, action, name, *_ in rows if action == "store"}
-            used = self.used()
-            there = there if used is None else there & used
-            rows = sorted((row for row in rows if row[1] == "charge" and row[2] in there), key=lambda row: int(row[0]))
-            return [(str(name), str(made), str(of), str(text)) for _, _, name, made, of, text in rows]
+            values = {"source": self.source, "holding": holding, "tables": tables_of}
+            rows = self.books.cursor.execute(query, values).fetchall()
+            used = self.used() if rows else None
+            rows = sorted((row for row in rows if used is None or row[1] in used), key=lambda row: int(row[0]))
+            return [(str(name), str(operation), str(parameters)) for _, name, operation, parameters in rows]
 
     def stopped(self) -> int | None:
         """Return the entry after which only plain sources may be bought, until the custodian resumes.
@@ -372,6 +371,7 @@ class Ledger(Linked):
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
         self.check_grant(protection, charge, moment)
+        # her grant was looked at before the table's budget, so that a refusal tells her nothing of others
         spent = self.charges()
         if not fits(protection.budget, spent, charge):
             if self.limit() is not None:  # how much others have left is not hers to know
@@ -416,13 +416,14 @@ class Ledger(Linked):
     def condition(self) -> str:
         """Return 'intact', or what is wrong with the book: that it was edited, does not agree with its anchor, or is stopped."""
         try:
-            self.check_chain()
-            anchor = self.anchor()
-            if anchor is not None:
-                Anchor(anchor).check(self._head())
-            self.standing()
-            self.charges()
-            since = self._outcomes()
+            with self.whole():
+                self.check_chain()
+                anchor = self.anchor()
+                if anchor is not None:
+                    Anchor(anchor).check(self._head())
+                self.standing()
+                self.charges()
+                since = self._outcomes()
         except LedgerError as error:
             return str(error)
         stopped = self._stopped(since)

@@ -118,9 +118,9 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
     LedgerError
         An entry holds what dpsql never wrote, or links go in a circle.
     """
-    found = _followed(rows)
-    links = {link.source: link for link in found.values()}
-    for link in found.values():
+    in_force = _followed(rows)
+    links = {link.source: link for link in in_force.values()}
+    for link in in_force.values():
         if links[link.source] is not link or root_of(links, link.source) != link.root:
             raise edited(link.root, f"the links of {link.source} contradict one another")
     return links
@@ -128,18 +128,18 @@ def links_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Link]:
 
 def _followed(rows: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], Link]:
     """Return the links that entries leave in force, by the ledger that they are in and the table that is linked."""
-    found: dict[tuple[str, str], Link] = {}
+    in_force: dict[tuple[str, str], Link] = {}
     for source, action, parameters in rows:
         with reading(source):
             if action == LINKED:  # it has no budget any more; the links that led to it stand on another ledger since
-                found = {place: link for place, link in found.items() if place[0] != source}
+                in_force = {place: link for place, link in in_force.items() if place[0] != source}
                 continue
             link = Link.from_json(source, load(parameters))
             if action == UNLINK:
-                found.pop((source, link.source), None)
+                in_force.pop((source, link.source), None)
             else:
-                found[source, link.source] = link
-    return found
+                in_force[source, link.source] = link
+    return in_force
 
 
 def root_of(links: Mapping[str, Link], source: str) -> str:
@@ -181,14 +181,14 @@ class Linked(Granted):
 
         By the table that was linked, the ledger that the release was charged on, and the release.
         """
-        found: dict[tuple[str, str, str], Charge] = {}
+        charges: dict[tuple[str, str, str], Charge] = {}
         rows = self._rows(["parameters"], actions=(LINK,))
         with reading(self.source):
             for (text,) in rows:
                 said = load(text)
                 for one in said.get("merged", ()):
-                    found[key_name(*said["child"]), str(one["from"]), str(one["release"])] = charge_from_json(one)
-        return found
+                    charges[key_name(*said["child"]), str(one["from"]), str(one["release"])] = charge_from_json(one)
+        return charges
 
     def check_reads(self, reads: Reads) -> None:
         """Refuse what was planned under links that are not in force now, or with public tables that are public no more.
@@ -209,13 +209,13 @@ class Linked(Granted):
 
     def read(self) -> set[str]:
         """Return the tables that releases have read which count, where some of what they read was linked."""
-        found: dict[str, set[str]] = {}
+        tables: dict[str, set[str]] = {}
         for action, release, parameters in self._rows(["action", "release", "parameters"], actions=("charge", "refund")):
-            found.pop(release, None)
+            tables.pop(release, None)
             with reading(self.source):
                 if action == "charge":
-                    found[release] = {str(name) for name in load(parameters).get(READS, {}).get("tables", ())}
-        return set().union(*found.values())
+                    tables[release] = {str(name) for name in load(parameters).get(READS, {}).get("tables", ())}
+        return set().union(*tables.values())
 
 
 def named(root: str, reads: Reads) -> dict[str, Any]:

@@ -88,9 +88,9 @@ class Links:
         """
         for _ in range(_MOVES):
             root = self.root(wanted.above)
-            found = _Setting(self.books, replace(wanted, root=root), who, merge=merge, keyed=keyed).run()
-            if found is not None:
-                return found
+            link = _Setting(self.books, replace(wanted, root=root), who, merge=merge, keyed=keyed).run()
+            if link is not None:
+                return link
         raise ArgumentError("parent", wanted.above, "other sessions link it just now; repeat the call")  # pragma: no cover
 
     def remove(self, source: str, who: str) -> Link | None:
@@ -153,20 +153,20 @@ class _Removing(_Writing):
         """Decide on the newest books, within the transaction that writes."""
         self._noted, source = None, self.link.source
         links = links_of(self.books.said(*ABOUT_LINKS))
-        found = links.get(source)
-        if found is None or found.root != self.link.root:
+        held = links.get(source)
+        if held is None or held.root != self.link.root:
             return None  # another session was first
         self.ledger.check_intact()
         below = [link.source for link in links.values() if link.above == source]
         if below:
             raise ArgumentError("source", source, f"tables are linked to it ({', '.join(below)}): unlink these first")
         if any(place[0] == source for place in self.ledger.merged()):
-            raise ArgumentError("source", source, f"what it had spent was added to {found.root}, for good")
+            raise ArgumentError("source", source, f"what it had spent was added to {held.root}, for good")
         if is_read(self.ledger, source):
             told = "a release has read it under this link, so that it stays; dp_link changes max_rows and orphans"
             raise ArgumentError("source", source, told)
-        self._insert(UNLINKED, found)
-        return {"action": UNLINK, "parameters": canonical_json(found.to_json())}
+        self._insert(UNLINKED, held)
+        return {"action": UNLINK, "parameters": canonical_json(held.to_json())}
 
 
 class _Moved(Exception):

@@ -73,8 +73,8 @@ class BuyingCall(Call):
 
     def differing(self, bought: Mapping[str, Any]) -> list[str]:
         """Return the parameters of a purchase that are not what the call says, beside those that it leaves to the purchase."""
-        asked, held = self.filled(bought).canonical(), self.completed(bought)
-        return [name for name in (*asked, *(set(self.unsaid) - asked.keys())) if asked.get(name) != held.get(name)]
+        asked, stored = self.filled(bought).canonical(), self.completed(bought)
+        return [name for name in (*asked, *(set(self.unsaid) - asked.keys())) if asked.get(name) != stored.get(name)]
 
     def spelled(self, columns: tuple[str, ...]) -> Self:
         """Return the call with its columns as the source spells and orders them."""

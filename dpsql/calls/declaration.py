@@ -105,20 +105,20 @@ class Call:
     def __post_init__(self) -> None:
         """Check every argument."""
         for field in dataclasses.fields(self):
-            given = getattr(self, field.name)
-            if given is None and field.metadata["null"] and field.default is not dataclasses.MISSING:
-                given = field.default
-            object.__setattr__(self, field.name, field.metadata["check"]({field.name: given}, field.name))
+            stated = getattr(self, field.name)
+            if stated is None and field.metadata["null"] and field.default is not dataclasses.MISSING:
+                stated = field.default
+            object.__setattr__(self, field.name, field.metadata["check"]({field.name: stated}, field.name))
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters in order."""
-        found = []
+        parameters = []
         for field in dataclasses.fields(cls):
             about = {name: value for name, value in field.metadata.items() if name not in ("check", "null")}
             default = REQUIRED if field.default is dataclasses.MISSING else field.default
-            found.append(Parameter(field.name, default, **about))
-        return tuple(found)
+            parameters.append(Parameter(field.name, default, **about))
+        return tuple(parameters)
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
@@ -140,17 +140,17 @@ class Call:
     @classmethod
     def _under_one_name(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with those that have two names in SQL under one; refuse two that differ."""
-        found = dict(given)
+        by_name = dict(given)
         for parameter in cls.parameters():
-            other = None if parameter.also is None else found.pop(parameter.also, None)
-            if other is None:
+            second = None if parameter.also is None else by_name.pop(parameter.also, None)
+            if second is None:
                 continue
-            stated = found.get(parameter.name)
-            if stated is not None and stated != other:
-                name = str(parameter.also)
-                raise ArgumentError(name, other, f'"{parameter.name}" is the same argument and says {shown(stated)}; leave one out')
-            found[parameter.name] = other
-        return found
+            stated = by_name.get(parameter.name)
+            if stated is not None and stated != second:
+                told = f'"{parameter.name}" is the same argument and says {shown(stated)}; leave one out'
+                raise ArgumentError(str(parameter.also), second, told)
+            by_name[parameter.name] = second
+        return by_name
 
     def changed(self, **values: Any) -> Self:
         """Return the call with some arguments changed, which are checked again."""
@@ -165,10 +165,10 @@ class Call:
 def optional(check: Check) -> Check:
     """Return a check that lets None stand for what is left out."""
 
-    def found(given: Mapping[str, Any], name: str) -> Any:
+    def checked(given: Mapping[str, Any], name: str) -> Any:
         return None if given.get(name) is None else check(given, name)
 
-    return found
+    return checked
 
 
 def anything(given: Mapping[str, Any], name: str) -> Any:
@@ -198,8 +198,8 @@ def some_delta(given: Mapping[str, Any], name: str) -> float | None:
 
 def some_columns(given: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     """Return a list of names, None where it is left out."""
-    found = arguments.names(given, name)
-    return None if found is None else tuple(found)
+    names = arguments.names(given, name)
+    return None if names is None else tuple(names)
 
 
 def some_options(given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,18 +16,18 @@ RENEWALS = ("month", "week")
 
 def some_analyst(given: Mapping[str, Any], name: str) -> str | None:
     """Return the name of an analyst, None where it is left out."""
-    found = None if given.get(name) is None else arguments.text(given, name)
-    if found is not None and not is_analyst(found):
-        raise ArgumentError(name, found, "letters, digits, '_', '-' and '.' are allowed, at most 63, a letter or digit first")
-    return found
+    analyst = None if given.get(name) is None else arguments.text(given, name)
+    if analyst is not None and not is_analyst(analyst):
+        raise ArgumentError(name, analyst, "letters, digits, '_', '-' and '.' are allowed, at most 63, a letter or digit first")
+    return analyst
 
 
 def some_limit(given: Mapping[str, Any], name: str) -> float | None:
     """Return a limit of epsilon above 0, at most 1000; None where it is left out."""
-    found = arguments.number(given, name)
-    if found is not None and not 0 < found <= 1000:
-        raise ArgumentError(name, found, "a number above 0 (and at most 1000) is required")
-    return found
+    limit = arguments.number(given, name)
+    if limit is not None and not 0 < limit <= 1000:
+        raise ArgumentError(name, limit, "a number above 0 (and at most 1000) is required")
+    return limit
 
 
 @dataclass(frozen=True)

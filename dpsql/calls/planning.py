@@ -106,9 +106,9 @@ class PlanCall(Call):
         options = dict(self.options) if options is None else options
         if self.mechanism is None:
             return options
-        other = options.get("mechanism", self.mechanism)
-        if other != self.mechanism:
-            raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {other!r}; leave one of them out")
+        stated = options.get("mechanism", self.mechanism)
+        if stated != self.mechanism:
+            raise ArgumentError("mechanism", self.mechanism, f"options say mechanism = {stated!r}; leave one of them out")
         return {**options, "mechanism": self.mechanism}
 
     def asked(self) -> MarginalsCall | ContributionsCall | SynthesizeCall | SynthesizeTablesCall | DiscoverCall:
@@ -126,14 +126,14 @@ class PlanCall(Call):
         options = dict(self.options)
         names = _IN_OPTIONS.get(operation, ())
         extra = {name: options.pop(name) for name in names if name in options}
-        given = {"columns": self.columns, "k": self.k, "method": self.method, "options": options or None}
+        stated = {"columns": self.columns, "k": self.k, "method": self.method, "options": options or None}
         for name in _OTHERS[operation]:
-            if given[name] is not None:
-                raise ArgumentError(name, given[name], f"dp_{operation} has no such argument; leave it out")
+            if stated[name] is not None:
+                raise ArgumentError(name, stated[name], f"dp_{operation} has no such argument; leave it out")
         if operation == "discover":
             if self.columns is None or len(self.columns) != 1:
-                said = "name the one column whose values dp_declare would buy: columns := ['name']"
-                raise ArgumentError("columns", self.columns, said)
+                advice = "name the one column whose values dp_declare would buy: columns := ['name']"
+                raise ArgumentError("columns", self.columns, advice)
             if self.mechanism is not None:
                 raise ArgumentError("mechanism", self.mechanism, "a list of values is bought with 'laplace' noise; leave it out")
             return DiscoverCall(**shared, column=self.columns[0])

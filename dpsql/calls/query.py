@@ -51,10 +51,10 @@ def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return bounds by text of an expression, a pair or 'auto'; empty where they are left out."""
     if given.get(name) == AUTO:
         return {ALL: AUTO}
-    found: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
     for text, pair in _mapping(given, name).items():
         if pair == AUTO:
-            found[text] = AUTO
+            bounds[text] = AUTO
             continue
         if text == ALL:
             raise ArgumentError(name, {text: pair}, "all expressions without bounds can be 'auto' only")
@@ -62,8 +62,8 @@ def some_bounds(given: Mapping[str, Any], name: str) -> dict[str, Any]:
             raise ArgumentError(name, {text: pair}, "lower and upper bound: {'cost': [0, 5000]}, or 'auto'")
         if not all(isinstance(end, int | float | str) for end in pair):
             raise ArgumentError(name, {text: pair}, "numbers, or dates as texts: {'cost': [0, 5000]}")
-        found[text] = (pair[0], pair[1])
-    return found
+        bounds[text] = (pair[0], pair[1])
+    return bounds
 
 
 def some_rows(given: Mapping[str, Any], name: str) -> int | str | None:
@@ -160,21 +160,21 @@ class QueryCall(Call):
         unknown = set(self.options) - {"weights", "bounds_share", "cut"}
         if unknown:
             raise ArgumentError("options", sorted(unknown), "dp_query has the options 'weights', 'bounds_share' and 'cut' alone")
-        found = self.options.get("weights") or {}
-        if not isinstance(found, Mapping):
-            raise ArgumentError("options", {"weights": found}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
-        for text, weight in found.items():
+        weights = self.options.get("weights") or {}
+        if not isinstance(weights, Mapping):
+            raise ArgumentError("options", {"weights": weights}, "a struct of aggregates: {'weights': {'avg(cost)': 2}}")
+        for text, weight in weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e6:
                 raise ArgumentError("options", {"weights": {text: weight}}, "a weight is a number above 0 and below 1e6")
-        return {str(text): float(weight) for text, weight in found.items()}
+        return {str(text): float(weight) for text, weight in weights.items()}
 
     @property
     def cut(self) -> bool:
         """Whether counts, and sums of what has one sign, are cut at 0: single numbers look better, and no longer add up."""
-        found = self.options.get("cut", False)
-        if not isinstance(found, bool):
-            raise ArgumentError("options", {"cut": found}, "true or false")
-        return found
+        cut = self.options.get("cut", False)
+        if not isinstance(cut, bool):
+            raise ArgumentError("options", {"cut": cut}, "true or false")
+        return cut
 
     @property
     def learns_rows(self) -> bool:
@@ -194,13 +194,13 @@ class QueryCall(Call):
     @property
     def bounds_share(self) -> float:
         """Share of the loss that learned bounds have."""
-        found = self.options.get("bounds_share")
-        if found is None:
+        share = self.options.get("bounds_share")
+        if share is None:
             return BOUNDS_SHARE if self.auto else NARROWING_SHARE[self.mechanism]
-        number = isinstance(found, int | float | Decimal) and not isinstance(found, bool)
-        if not number or not 0.01 <= float(found) <= 0.9:
-            raise ArgumentError("options", {"bounds_share": found}, "a share of the loss is a number from 0.01 to 0.9")
-        return float(found)
+        number = isinstance(share, int | float | Decimal) and not isinstance(share, bool)
+        if not number or not 0.01 <= float(share) <= 0.9:
+            raise ArgumentError("options", {"bounds_share": share}, "a share of the loss is a number from 0.01 to 0.9")
+        return float(share)
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ WHERE = {
 @cache
 def declaration(name: str) -> type[Call]:
     """Return the type of a call; a KeyError where there is none."""
-    module, _, found = WHERE[name].partition(":")
-    declared: type[Call] = getattr(import_module(f"dpsql.calls.{module}"), found)
+    module, _, class_name = WHERE[name].partition(":")
+    declared: type[Call] = getattr(import_module(f"dpsql.calls.{module}"), class_name)
     return declared
 
 

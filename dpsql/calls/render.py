@@ -51,8 +51,9 @@ def macro(call: type[Call]) -> str:
     quoted = {p.name for p in parameters if p.also}
     heads = [(f'"{name}"' if name in quoted else name) + rest for name, rest in _sql_heads(call)]
     sent = [f"{_sql_name(p)} := {_sql_name(p)}" for p in parameters] + [f"{p.also} := {p.also}" for p in parameters if p.also]
-    said = cleandoc(call.__doc__ or "").split("\n\n")
-    words = " ".join([f"dp_{call.name}:", *" ".join(said).split(), f"Privacy status: {call.privacy}.", f"Gives {call.gives}."])
+    paragraphs = cleandoc(call.__doc__ or "").split("\n\n")
+    status = [f"Privacy status: {call.privacy}.", f"Gives {call.gives}."]
+    words = " ".join([f"dp_{call.name}:", *" ".join(paragraphs).split(), *status])
     comment = textwrap.fill(words, width=WIDTH, initial_indent="-- ", subsequent_indent="-- ", break_on_hyphens=False)
     return "\n".join([
         comment,
@@ -146,8 +147,8 @@ def function(call: type[Call]) -> str:
     heads += [f"{p.name}: {p.python}{_python_default(p)}" for p in sorted(named, key=lambda p: not p.needed)]
     heads += [] if call.parametrized is None else ["params: Sequence[Any] | Mapping[str, Any] | None = None"]
     sent = [f"{p.name}={_sent(p, call)}" for p in parameters]
-    said = cleandoc(call.__doc__ or "").split("\n\n")
-    first, more = f"{said[0].replace(chr(10), ' ').removesuffix('.')} (``dp_{call.name}``).", said[1:]
+    paragraphs = cleandoc(call.__doc__ or "").split("\n\n")
+    first, more = f"{paragraphs[0].replace(chr(10), ' ').removesuffix('.')} (``dp_{call.name}``).", paragraphs[1:]
     docstring = [textwrap.fill(f'"""{first}', width=WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)]
     for text in [*more, f"Privacy: {call.privacy}. Gives {call.gives}."]:
         filled = textwrap.fill(" ".join(text.split()), width=WIDTH - 4, initial_indent="    ", subsequent_indent="    ")
@@ -187,14 +188,14 @@ def reference() -> str:
         "one estimate and its interval from several synthetic tables.",
     ]
     for call in declarations():
-        said = cleandoc(call.__doc__ or "")
+        doc = cleandoc(call.__doc__ or "")
         names = {p.also or p.name: p for p in call.parameters()}
         heads = [name if p.required else f"{name} := {_sql_default(p)}" for name, p in names.items()]
         parts.append(f"## dp_{call.name}")
         parts.append("```text\n" + textwrap.fill(
             f"dp_{call.name}(" + ", ".join(head.replace(" ", "\0") for head in heads) + ")", width=100, subsequent_indent="    "
         ).replace("\0", " ") + "\n```")
-        parts.append(said.replace("``", "`").replace("<", "&lt;"))
+        parts.append(doc.replace("``", "`").replace("<", "&lt;"))
         gives = call.gives.replace("<", "&lt;")
         parts.append(f"**Privacy:** {call.privacy}. **Gives:** {gives}. **Python:** `dpsql.{call.function}`.")
         rows = ["| argument | default | meaning |", "|---|---|---|"]

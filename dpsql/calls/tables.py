@@ -79,8 +79,8 @@ class MarginalsCall(BuyingCall):
 
     def filled(self, bought: Mapping[str, Any]) -> Self:
         """Return the call with epsilon and k as they were bought where they are left out: a call without k once meant k = 1."""
-        found = super().filled(bought)
-        return found.changed(k=bought["k"]) if found.k is None and "k" in bought else found
+        filled = super().filled(bought)
+        return filled.changed(k=bought["k"]) if filled.k is None and "k" in bought else filled
 
 
 @dataclass(frozen=True)

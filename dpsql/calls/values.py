@@ -67,8 +67,8 @@ class HistogramCall(OpenCall):
     @property
     def stated_options(self) -> dict[str, Any]:
         """The options of the method that the arguments state."""
-        found = {"domain": self.domain, "domain_size": self.domain_size, "rho": self.rho, "separator": self.separator}
-        return {name: value for name, value in found.items() if value is not None}
+        stated = {"domain": self.domain, "domain_size": self.domain_size, "rho": self.rho, "separator": self.separator}
+        return {name: value for name, value in stated.items() if value is not None}
 
     @property
     def release_method(self) -> Method:

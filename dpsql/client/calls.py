@@ -11,14 +11,14 @@ from dpsql.errors import ArgumentError
 from dpsql.text.relation import literal
 
 
-def call(name: str, given: Mapping[str, Any]) -> str:
+def call(name: str, values: Mapping[str, Any]) -> str:
     """Return the statement of a call.
 
     Parameters
     ----------
     name : str
         Of the call, without ``dp_``.
-    given : mapping of str to object
+    values : mapping of str to object
         By the names of the declaration; those that have their default's value are left out.
 
     Examples
@@ -28,7 +28,7 @@ def call(name: str, given: Mapping[str, Any]) -> str:
     """
     arguments = []
     for parameter in declaration(name).parameters():
-        value = given.get(parameter.name)
+        value = values.get(parameter.name)
         if parameter.required:
             arguments.append(written(parameter.name, value))
         elif value is not None and value != parameter.default:
@@ -48,6 +48,7 @@ def written(name: str, value: Any) -> str:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | str | Decimal):
         return literal(value)
+    # SQL has no word for infinity or NaN: as a text they are cast
     if isinstance(value, float):
         return repr(value) if abs(value) < float("inf") else literal(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):

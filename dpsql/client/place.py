@@ -74,6 +74,7 @@ def _without_password(url: object) -> object:
     """Return an address that is not understood as a message may have it."""
     if not isinstance(url, str) or "@" not in url:
         return url
+    # the last @ ends the password, which may have some of its own
     before, _, rest = url.rpartition("@")
     scheme, slashes, who = before.rpartition("//")
     return f"{scheme}{slashes}{who.partition(':')[0]}@{rest}"

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
 
-from dpsql.client.mysql_types import of_field
 from dpsql.client.place import Place
 from dpsql.errors import DpsqlError, first_line
 from dpsql.session.extensions import load_extensions
 from dpsql.text.relation import identifier, literal
 
 _OF_FLIGHT = re.compile(r"\[FlightSQL\] (?P<said>.*?)(?:\. Detail: .*| \(\w+; \w+\).*)?$", re.DOTALL)
+_UNSIGNED, _BINARY = 0x20, 63
+_INTEGERS = {1: "TINYINT", 2: "SMALLINT", 3: "INTEGER", 8: "BIGINT", 9: "INTEGER"}
+_OTHERS = {4: "FLOAT", 5: "DOUBLE", 10: "DATE", 14: "DATE", 7: "TIMESTAMP", 12: "TIMESTAMP", 11: "TIME"}
+_DECIMAL, _BLOBS = 246, (249, 250, 251, 252, 253, 254)
 
 
 class Road(Protocol):
@@ -44,20 +48,20 @@ def _missing(package: str, install: str) -> DpsqlError:
     return DpsqlError(f"{package} is not installed, which speaks this protocol: pip install {install}")
 
 
-def _unreachable(place: Place, said: str) -> DpsqlError:
-    return DpsqlError(f"url = {place.shown!r}: no connection: {said}")
+def _unreachable(place: Place, reason: str) -> DpsqlError:
+    return DpsqlError(f"url = {place.shown!r}: no connection: {reason}")
 
 
 def _of_mysql(error: BaseException) -> str:
     """Return what the server said, without its code; the driver says nothing where the line was lost before."""
-    said = str(error.args[1]) if len(error.args) > 1 else first_line(error)
-    return said or "the connection to the server is lost: dpsql.connect(...) opens another one"
+    line = str(error.args[1]) if len(error.args) > 1 else first_line(error)
+    return line or "the connection to the server is lost: dpsql.connect(...) opens another one"
 
 
 def _of_flight(error: BaseException) -> str:
     """Return what the server said, without what the driver puts around it."""
-    found = _OF_FLIGHT.search(str(error))
-    return found["said"] if found else first_line(error)
+    match = _OF_FLIGHT.search(str(error))
+    return match["said"] if match else first_line(error)
 
 
 def _of_duckdb(error: duckdb.Error) -> str:
@@ -85,6 +89,7 @@ class _Mysql:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca)) if encrypted else None
         self._failed = pymysql.err.MySQLError
         try:
+            # no values are converted on the way: a driver's floats and dates would be other values
             self._con = pymysql.connect(
                 host=place.host, port=place.port, user=place.name, password=token, database=place.database, charset="utf8mb4",
                 ssl=context, ssl_disabled=not encrypted, conv={}, autocommit=True,
@@ -104,6 +109,7 @@ class _Mysql:
         except self._failed as error:
             raise DpsqlError(_of_mysql(error)) from None
         frame = pandas.DataFrame({str(i): pandas.Series([row[i] for row in rows], dtype=object) for i in range(len(fields))})
+        # values come as texts: DuckDB reads each of them as the type that the server has said
         columns = ", ".join(f"{field.read(identifier(str(i)))} AS {identifier(field.name)}" for i, field in enumerate(fields))
         _keep(here, name, frame, columns)
 
@@ -165,3 +171,39 @@ class _Quack:
 
     def close(self) -> None:
         """Leave it to DuckDB, whose connection it goes with."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of an answer: its name, and its type in DuckDB."""
+
+    name: str
+    type: str
+
+    def read(self, column: str) -> str:
+        """Return SQL of the value whose text is in a column; bytes come as texts of hexadecimal digits."""
+        if self.type == "VARCHAR":
+            return f"{column}::VARCHAR"
+        return f"unhex({column}::VARCHAR)" if self.type == "BLOB" else f"{column}::VARCHAR::{self.type}"
+
+
+def of_field(described: Any) -> Field:
+    """Return the column, with DuckDB's type, of a description of pymysql's.
+
+    A BOOLEAN is an integer of one digit there; a HUGEINT a DECIMAL without places; other texts, JSON among them, are VARCHAR.
+    """
+    code, name = described.type_code, described.name
+    if code in _INTEGERS:
+        if code == 1 and described.length == 1:
+            return Field(name, "BOOLEAN")
+        return Field(name, f"{'U' if described.flags & _UNSIGNED else ''}{_INTEGERS[code]}")
+    if code == _DECIMAL:
+        places = described.scale
+        # the length counts the sign, and the point where there are places behind it
+        digits = described.length - 1 - (places > 0)
+        if digits > 38:
+            return Field(name, "UHUGEINT")
+        return Field(name, f"DECIMAL({digits},{places})" if places or digits < 38 else "HUGEINT")
+    if code in _BLOBS and described.charsetnr == _BINARY:
+        return Field(name, "BLOB")
+    return Field(name, _OTHERS.get(code, "VARCHAR"))

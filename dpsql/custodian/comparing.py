@@ -99,9 +99,9 @@ def compare(
         with Tally(context.cursor, sql, domain) as tally:
             counts = tally.counts([*((i,) for i in range(len(domain.attributes))), *pairs])
             rows = tally.rows()
-        held = protected.protection
-        capped = unit_rows.capped(held.privacy_unit, held.max_contributions)
-        kept = rows if capped is None else _kept(context, sql, held.max_contributions, protected.source.row is not None)
+        protection = protected.protection
+        capped = unit_rows.capped(protection.privacy_unit, protection.max_contributions)
+        kept = rows if capped is None else _kept(context, sql, protection.max_contributions, protected.source.row is not None)
         inside = _fine(context, sql, cut)
         evaluation, values = _evaluations(context, bought, sql, domain, synthetic)
         return Raw(rows, counts, evaluation, capped, kept, inside, values)
@@ -118,16 +118,16 @@ def _kept(context: Context, sql: str, most: int, numbered: bool) -> int:
 def _source(context: Context, bought: Release, database: str) -> ProtectedSource:
     """Return the protected relation of a release, as its database sees it."""
     query, source = str(bought.manifest["query"]), str(bought.manifest["source"])
-    there = replace(context, database=database) if database != context.database else context
+    home = replace(context, database=database) if database != context.database else context
     if query == source:
         query = source.removeprefix("file:") if source.startswith("file:") else f"{identifier(database)}.{source}"
-    return resolve(there, query)
+    return resolve(home, query)
 
 
 def _fine(context: Context, sql: str, cut: Mapping[int, Cuts]) -> Mapping[int, FloatArray]:
     if not cut:
         return {}
-    with Tally(context.cursor, sql, Domain(tuple(found.attribute for found in cut.values()))) as tally:
+    with Tally(context.cursor, sql, Domain(tuple(cuts.attribute for cuts in cut.values()))) as tally:
         counts = tally.counts([(i,) for i in range(len(cut))])
     return {column: counts[(i,)] for i, column in enumerate(cut)}
 
@@ -159,8 +159,8 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
         exact, known = raw.counts[(i,)], released[i]
         error = None if known is None else float(np.abs(known.counts - exact).mean())
         expected = None if known is None or known.deviation is None else known.deviation * (2 / np.pi) ** 0.5
-        other = synthetic.get((i,))
-        rows.append((name, number(error, 3), number(expected, 3), "–" if other is None else f"{_distance(exact, other):.4f}"))
+        drawn = synthetic.get((i,))
+        rows.append((name, number(error, 3), number(expected, 3), "–" if drawn is None else f"{_distance(exact, drawn):.4f}"))
     listings = []
     if rows:
         head = ["Column", "Mean error of a released count", "Expected from the noise, about", "Synthetic: total variation distance"]
@@ -186,8 +186,8 @@ def as_content(raw: Raw, released: Sequence[OneWay | None], synthetic: Mapping[C
     return Comparison([*listings, *listings_of(raw.values, domain)], notes)
 
 
-def _distance(exact: FloatArray, other: FloatArray) -> float:
+def _distance(exact: FloatArray, drawn: FloatArray) -> float:
     """Return the total variation distance of two tables."""
-    if not exact.sum() or not other.sum():
-        return 0.0 if exact.sum() == other.sum() else 1.0
-    return float(np.abs(exact / exact.sum() - other / other.sum()).sum()) / 2
+    if not exact.sum() or not drawn.sum():
+        return 0.0 if exact.sum() == drawn.sum() else 1.0
+    return float(np.abs(exact / exact.sum() - drawn / drawn.sum()).sum()) / 2

@@ -52,9 +52,9 @@ def declare(context: Context, call: DeclareCall) -> str:
     check_discoverable(context, call)
     if finds_bounds(context, call):
         return _with_bounds(context, call)
-    wanted = DiscoverCall(call.source, call.column, call.epsilon, call.delta, call.release)
+    purchase = DiscoverCall(call.source, call.column, call.epsilon, call.delta, call.release)
     with Progress("dp_declare", show=context.progress) as progress:
-        bought = buying.buy(context, wanted, progress)
+        bought = buying.buy(context, purchase, progress)
     released = bought.statistics(context.cursor)
     most = sorted(np.argsort(-released.blocks[0], kind="stable")[:MAX_VALUES].tolist())
     values = _declarable(context, call, [released.values[place] for place in most])
@@ -80,12 +80,12 @@ def _declarable(context: Context, call: DeclareCall, values: list[str]) -> list[
     with suppress(DpsqlError):
         encoding.canonical_categories(context.cursor, column.sql_type, values)
         return values
-    found = []
+    listable = []
     for value in values:
         with suppress(DpsqlError):
             encoding.canonical_categories(context.cursor, column.sql_type, [value])
-            found.append(value)
-    return found
+            listable.append(value)
+    return listable
 
 
 def finds_bounds(context: Context, call: DeclareCall) -> bool:
@@ -96,9 +96,9 @@ def finds_bounds(context: Context, call: DeclareCall) -> bool:
 
 def _with_bounds(context: Context, call: DeclareCall) -> str:
     """Buy between which powers of two the values of a number lie, and declare these bounds, with automatic bins."""
-    wanted = BoundsCall(call.source, call.column, call.epsilon, call.delta, call.release)
+    purchase = BoundsCall(call.source, call.column, call.epsilon, call.delta, call.release)
     with Progress("dp_declare", show=context.progress) as progress:
-        bought = buying.buy(context, wanted, progress)
+        bought = buying.buy(context, purchase, progress)
     released = bought.statistics(context.cursor)
     (attribute,), scale = bought.plan.domain.attributes, released.scales[0,]
     lower, upper, sure = bounds.bounds_of(attribute, released.tables[0,], scale, released.mechanism)
@@ -136,10 +136,10 @@ def _declared(context: Context, call: DeclareCall, status: str = "declared") -> 
 
 def _kept(protected: ProtectedSource, column: str) -> str:
     """Return which releases stay as they were bought, and how the same is bought by what is declared now."""
-    found = protected.ledger.naming(column)
-    if not found:
+    releases = protected.ledger.naming(column)
+    if not releases:
         return ""
-    named = identity.listed(found, most=_MOST_NAMED)
+    named = identity.listed(releases, most=_MOST_NAMED)
     return f"; what was bought before keeps the earlier domain ({named}): release := 'another name' buys it anew"
 
 
@@ -168,11 +168,11 @@ def check_discoverable(context: Context, call: DeclareCall) -> None:
 
 
 def _categories(context: Context, call: DeclareCall, sql_type: str) -> list[str] | None:
-    listed, taken = call.categories, call.categories_from
-    if listed is not None and taken is not None:
-        raise ArgumentError("categories_from", taken, "give categories or categories_from, not both")
-    if taken is not None:
-        listed = public.column_values(context, "categories_from", taken, MAX_VALUES)
+    listed, column = call.categories, call.categories_from
+    if listed is not None and column is not None:
+        raise ArgumentError("categories_from", column, "give categories or categories_from, not both")
+    if column is not None:
+        listed = public.column_values(context, "categories_from", column, MAX_VALUES)
     if listed is None:
         return None
     if isinstance(listed, str) or not isinstance(listed, Sequence):
@@ -187,7 +187,7 @@ def domain(context: Context, call: DomainCall) -> str:
     own = protected.declarations().keys()
     others = [column for column in protected.source.columns if column.name not in own]
     by_constraint = {c.name for c in others if protected.by_constraint(c) is not None}
-    widened = {name for held in protected.constraints.values() for name in held.widened}
+    widened = {name for constraint in protected.constraints.values() for name in constraint.widened}
     by_name = {a.name: _shown(a, _status(a, own, by_constraint, widened)) for a in declared.attributes}
     for column in left_out:
         out = f"left out: no domain declared{_referring(context, protected, column)}"
@@ -198,10 +198,10 @@ def domain(context: Context, call: DomainCall) -> str:
 
 def _referring(context: Context, protected: ProtectedSource, column: OutputColumn) -> str:
     """Return how a column that refers to a list is declared, if that list may be public: a protected or linked table is not."""
-    found = protected.refers_to(column)
-    if found is None:
+    reference = protected.refers_to(column)
+    if reference is None:
         return ""
-    table, key = found
+    table, key = reference
     if protection_of(context, table)[1] is not None:
         return ""
     return f"; if the key of {table.name} is public: categories_from := {literal(f'{identifier(table.name)}.{identifier(key)}')}"
@@ -209,11 +209,11 @@ def _referring(context: Context, protected: ProtectedSource, column: OutputColum
 
 def _rules(protected: ProtectedSource) -> list[tuple[Any, ...]]:
     """Return a row per rule, and per CHECK constraint that says what no rule may say."""
-    known = [(", ".join(one.rule.columns), one.rule.text, one.status) for one in rules_of(protected)]
-    known += [(", ".join(one.shown()), one.text, "declared") for one in across_of(protected)]
-    known += [(", ".join(one.columns), one.text, "declared") for one in counted_of(protected)]
+    known = [(", ".join(declared.rule.columns), declared.rule.text, declared.status) for declared in rules_of(protected)]
+    known += [(", ".join(declared.shown()), declared.text, "declared") for declared in across_of(protected)]
+    known += [(", ".join(declared.columns), declared.text, "declared") for declared in counted_of(protected)]
     if protected.source.bare:
-        others = [text for held in protected.constraints.values() for text in held.others]
+        others = [text for constraint in protected.constraints.values() for text in constraint.others]
         known += [(None, text, "CHECK constraint that is no rule") for text in others]  # type: ignore[misc]
     return [(columns, None, "rule", None, text, None, None, status) for columns, text, status in known]
 

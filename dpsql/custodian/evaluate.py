@@ -139,7 +139,7 @@ def comparable_domain(cursor: duckdb.DuckDBPyConnection, synthetic_sql: str, dom
     """Return the domain for the synthetic columns, whose types may be close relatives of the original ones."""
     types = column_types(cursor, synthetic_sql)
     by_name = {fold(name): kind for name, kind in types.items()}
-    found = []
+    attributes = []
     for attribute in domain.attributes:
         kind = by_name.get(fold(attribute.name))
         if kind is None:
@@ -151,8 +151,8 @@ def comparable_domain(cursor: duckdb.DuckDBPyConnection, synthetic_sql: str, dom
                 f"synthetic: column {attribute.name!r} is {kind}, the original is {attribute.sql_type}; "
                 "CAST it in a view and evaluate that"
             )
-        found.append(replace(attribute, sql_type=kind))
-    return Domain(tuple(found))
+        attributes.append(replace(attribute, sql_type=kind))
+    return Domain(tuple(attributes))
 
 
 def _comparable(attribute: Attribute, kind: str) -> bool:
@@ -243,12 +243,12 @@ def best(errors: npt.NDArray[np.float64], multiplicity: npt.NDArray[np.int64], c
     >>> best(np.array([4.0, 1.0]), np.array([1, 2]), 5, 0.8)
     (0.5, 1.0)
     """
-    wanted = max(1, round(share * cells))
-    left = wanted - (cells - int(multiplicity.sum()))
+    counted = max(1, round(share * cells))
+    left = counted - (cells - int(multiplicity.sum()))
     if left <= 0 or len(errors) == 0:
         return 0.0, 0.0
     order = np.argsort(errors)
     sorted_errors, counts = errors[order], multiplicity[order]
     before = np.cumsum(counts) - counts
     used = np.clip(left - before, 0, counts)
-    return float(sorted_errors @ used) / wanted, float(sorted_errors[used > 0][-1])
+    return float(sorted_errors @ used) / counted, float(sorted_errors[used > 0][-1])

@@ -139,21 +139,21 @@ def compare(
 ) -> list[Row]:
     """Compare what was read of both databases; see `evaluate_linked`. Codes without values have no means. NOT PRIVATE."""
     pair = _Pair(tables, raw, synthetic, weighting)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     steps: tuple[Callable[[int], Iterator[Figure]], ...] = (
         pair.of_rows, pair.fan_outs, pair.one_column, pair.two_columns, pair.parent_and_child, pair.of_siblings, pair.in_order,
         pair.means, pair.questions,
     )  # fmt: skip
     for step in steps:
         for position in range(len(tables)):
-            found.extend(step(position))
-    found.sort(key=lambda figure: MEASURES.index(figure.measure))
-    return [*_summary(found), *(figure.row() for figure in found)]
+            figures.extend(step(position))
+    figures.sort(key=lambda figure: MEASURES.index(figure.measure))
+    return [*_summary(figures), *(figure.row() for figure in figures)]
 
 
 def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable]) -> list[Reading]:
     readings = read(cursor, tables)
-    return [replace(one, broken=tuple(rows_breaking(cursor, tables, place))) for place, one in enumerate(readings)]
+    return [replace(reading, broken=tuple(rows_breaking(cursor, tables, place))) for place, reading in enumerate(readings)]
 
 
 def _summed(codes: CodeArray, weights: FloatArray, size: int) -> FloatArray:
@@ -331,7 +331,7 @@ class _Pair:
             errors, moved = asked.errors(asked.synthetic), asked.errors(asked.shuffled)
             if not errors.size:
                 continue
-            means = [float(np.nanmean(found)) if np.isfinite(found).any() else None for found in (asked.raw, asked.synthetic)]
+            means = [float(np.nanmean(answers)) if np.isfinite(answers).any() else None for answers in (asked.raw, asked.synthetic)]
             yield Figure(
                 "question", self.tables[t].name, float(errors.mean()), asked.text, raw=means[0], synthetic=means[1],
                 largest=float(errors.max()), independent=float(moved.mean()), figures=errors.size,

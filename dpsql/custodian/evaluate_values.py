@@ -65,14 +65,14 @@ def evaluate_values(
     """
     similar = comparable_domain(cursor, synthetic_sql, domain)
     with ValueTable(cursor, (source_sql, synthetic_sql), (domain, similar)) as table:
-        found, ranges = by_column(table)
+        figures, ranges = by_column(table)
         left: list[str] = []
         if max_k > 1:
             groups, sampled = by_group(table, ranges, pairs, seed)
             areas, some = predictions(table, seed)
-            found += groups + areas
+            figures += groups + areas
             left = [note for note in (sampled, some) if note]
-        found += duplicates(table)
+        figures += duplicates(table)
     if lacking:
         left.append(f"the synthetic table lacks {', '.join(map(repr, lacking))}")
-    return [figure.row(left) for figure in found]
+    return [figure.row(left) for figure in figures]

@@ -44,19 +44,19 @@ def _of_table(context: Context, call: EvaluateCall, protected: ProtectedSource) 
     name = call.synthetic
     domain_, _ = columns.chosen(protected, call.source, None)
     synthetic, present = _synthetic(context, name)
-    wanted = [a.name for a in domain_.attributes if fold(a.name) in present]
-    if not wanted:
+    names = [a.name for a in domain_.attributes if fold(a.name) in present]
+    if not names:
         raise ArgumentError("synthetic", name, f"has none of the declared columns {list(domain_.names)!r}")
-    compared = domain_.select(wanted)
+    compared = domain_.select(names)
     if call.report == "values":
-        lacking = [name for name in domain_.names if name not in wanted]
+        lacking = [name for name in domain_.names if name not in names]
         figures = evaluate_values(
             context.cursor, protected.source.sql, synthetic, compared, call.max_k, call.queries, call.seed, lacking=lacking
         )
         return packed(VALUE_COLUMNS, figures)
     if call.report == "tuples":
-        found = evaluate_tuples(context.cursor, protected.source.sql, synthetic, compared, call.max_k)
-        return inline(TUPLE_COLUMNS, found)
+        tuples = evaluate_tuples(context.cursor, protected.source.sql, synthetic, compared, call.max_k)
+        return inline(TUPLE_COLUMNS, tuples)
     rows = compare(
         context.cursor,
         protected.source.sql,

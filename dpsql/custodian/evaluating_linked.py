@@ -26,8 +26,8 @@ def schema_named(context: Context, name: str) -> tuple[str, str] | None:
         return None
     database = parts[0] if len(parts) == 2 else context.database
     rows = context.cursor.execute("SELECT database_name, schema_name FROM system.main.duckdb_schemas()").fetchall()
-    found = [(str(a), str(b)) for a, b in rows if fold(a) == fold(database) and fold(b) == fold(parts[-1])]
-    return found[0] if found else None
+    schemas = [(str(a), str(b)) for a, b in rows if fold(a) == fold(database) and fold(b) == fold(parts[-1])]
+    return schemas[0] if schemas else None
 
 
 def evaluate_schema(context: Context, protected: ProtectedSource, schema: tuple[str, str], report: str) -> str:
@@ -51,13 +51,13 @@ def evaluate_schema(context: Context, protected: ProtectedSource, schema: tuple[
     if protected.own != protected.key:
         expected = f"is linked to {protected.key}: a database is compared from its root, dp_evaluate('{protected.key}', ...)"
         raise ArgumentError("source", protected.own, expected)
-    found = schema_of(context, protected)
+    linked = schema_of(context, protected)
     raw, synthetic = [], []
     catalog = Catalog(context.cursor)
-    for table, place in zip(found.tables, found.places, strict=True):
+    for table, place in zip(linked.tables, linked.places, strict=True):
         entry = catalog.find(*schema, table.name)
         if entry is None:
-            needed = [one.name for one in found.tables]
+            needed = [each.name for each in linked.tables]
             raise DomainError(f"synthetic: the schema {shown} has no table {table.name!r}; it needs {needed!r}")
         compared = ComparedTable(
             table.name,

@@ -38,16 +38,16 @@ def query_exact(context: Context, call: QueryExactCall) -> str:
     NOT PRIVATE: exact aggregates of protected rows. For the custodian; nothing is charged and nothing is stored.
     """
     with about_the_query():
-        found = read(context, call.as_query())
-    made = []
-    for core, sets in found.asked:
+        query = read(context, call.as_query())
+    ctes = []
+    for core, sets in query.asked:
         with about_the_query(text=False):
-            sources = [resolve(context, one.sql, local=True) for one in sets]
+            sources = [resolve(context, question.sql, local=True) for question in sets]
         for source in sources:
             source.check_rows_here("dp_query_exact")
-        answers = [_Answer(context, found, one, source) for one, source in zip(sets, sources, strict=True)]
-        made.append(f"{identifier(core.name)} AS ({_together(len(core.keys), answers)})")
-    text = f"(WITH {', '.join(made)} SELECT * FROM ({render(found.query.outer)}))"  # noqa: S608 -- checked
+        answers = [_Answer(context, query, question, source) for question, source in zip(sets, sources, strict=True)]
+        ctes.append(f"{identifier(core.name)} AS ({_together(len(core.keys), answers)})")
+    text = f"(WITH {', '.join(ctes)} SELECT * FROM ({render(query.query.outer)}))"  # noqa: S608 -- checked
     try:
         context.cursor.execute(f"DESCRIBE FROM {text}").fetchall()
     except duckdb.InterruptException:
@@ -62,7 +62,7 @@ def _together(keys: int, answers: Sequence[_Answer]) -> str:
     types = {name: kind for answer in answers for name, kind in answer.types.items()}
     parts = []
     for answer in answers:
-        places = {place: f"k{i}" for i, place in enumerate(answer.one.places)}
+        places = {place: f"k{i}" for i, place in enumerate(answer.question.places)}
         names = {f"k{i}": places.get(i) for i in range(keys)}
         listed = [
             f"{'NULL' if name is None else identifier(name)}::{_type_of_key(i, answers)} AS {identifier(f'k{i}')}"
@@ -77,8 +77,8 @@ def _together(keys: int, answers: Sequence[_Answer]) -> str:
 def _type_of_key(place: int, answers: Sequence[_Answer]) -> str:
     """Return the type of a key of the core, from a grouping set that has it."""
     for answer in answers:
-        if place in answer.one.places:
-            return answer.types[f"k{answer.one.places.index(place)}"]
+        if place in answer.question.places:
+            return answer.types[f"k{answer.question.places.index(place)}"]
     return "VARCHAR"
 
 
@@ -97,22 +97,22 @@ class _Rows(Statement):
 class _Answer:
     """The exact aggregates of one grouping set."""
 
-    def __init__(self, context: Context, found: Read, one: Asked, source: ProtectedSource) -> None:
-        self.one = one
+    def __init__(self, context: Context, query: Read, question: Asked, source: ProtectedSource) -> None:
+        self.question = question
         self.sources = {column.name: column.sql_type for column in source.source.columns}
-        planning = Planning(context, source, QueryPurchase(one, found.call, 1.0), {"epsilon": 1.0})
+        planning = Planning(context, source, QueryPurchase(question, query.call, 1.0), {"epsilon": 1.0})
         groups = planning.groups()
         bounding = planning.bounding(selecting=groups is None)
         self.arguments = planning.arguments()
         plan = QueryPlan(
-            keys=tuple(self.sources[f"k{i}"] for i in range(len(one.keys))), measures=(), public=groups is not None,
+            keys=tuple(self.sources[f"k{i}"] for i in range(len(question.keys))), measures=(), public=groups is not None,
             groups=None if groups is None else groups.count, groups_sql="" if groups is None else groups.sql,
             other=() if groups is None else groups.other,
             unit=source.protection.privacy_unit is not None, max_rows=bounding.max_rows, max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group, different=bounding.different, counting=bounding.counting,
         )
         with public_groups(DuckReader(context.cursor), plan) as table:
-            sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, found.call.min_units or 1)
+            sql = self._sql(_Rows(source, plan, table, fresh_salt()), plan, table, query.call.min_units or 1)
             described = context.cursor.execute(f"DESCRIBE {sql}").fetchall()
             self.types = {str(row[0]): str(row[1]) for row in described}
             shown = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in self.types)
@@ -130,7 +130,7 @@ class _Answer:
     def _sql(self, rows: _Rows, plan: QueryPlan, table: str | None, min_units: int) -> str:
         """Return the statement of all groups and aggregates."""
         keys = [f"k{i}" for i in range(len(plan.keys))]
-        aggregates = {f"a{i}": self._aggregate(wanted, plan) for i, wanted in enumerate(self.one.wanted)}
+        aggregates = {f"a{i}": self._aggregate(aggregate, plan) for i, aggregate in enumerate(self.question.wanted)}
         by = [identifier(key) for key in rows.keys]
         listed = ", ".join([*by, *(f"{sql} AS {identifier(name)}" for name, sql in aggregates.items())]) or "1 AS one"
         grouped = f" GROUP BY {', '.join(by)}" if by else ""
@@ -141,41 +141,41 @@ class _Answer:
         shown = [f"groups.{key}" for key in keys]
         counts = ("count", "count_units", "count_distinct")
         shown += [
-            f"coalesce({name}, 0) AS {name}" if wanted.function in counts else name
-            for name, wanted in zip(aggregates, self.one.wanted, strict=True)
+            f"coalesce({name}, 0) AS {name}" if aggregate.function in counts else name
+            for name, aggregate in zip(aggregates, self.question.wanted, strict=True)
         ]
         return (
             f"{rows.reading()}, answers AS (SELECT {listed} FROM __dp_rows{grouped}) "  # noqa: S608 -- quoted
             f"SELECT {', '.join(shown) or '1 AS one'} FROM {table} AS groups LEFT JOIN answers USING (ord)"
         )
 
-    def _aggregate(self, one: Wanted, plan: QueryPlan) -> str:
-        condition = one.there if one.function == "count" and one.there is not None else one.condition
+    def _aggregate(self, aggregate: Wanted, plan: QueryPlan) -> str:
+        condition = aggregate.there if aggregate.function == "count" and aggregate.there is not None else aggregate.condition
         only = "" if condition is None else f" FILTER (WHERE {identifier(f'f{condition}')})"
-        if one.function == "count":
+        if aggregate.function == "count":
             return f"count(*){only}"
-        if one.function == "count_units":
+        if aggregate.function == "count_units":
             return f"{units_sql(plan, nulls=False)}{only}"
-        given = [self._clipped(place, one) for place in one.arguments]
-        if one.function == "count_distinct":
-            return f"count(DISTINCT {given[0]}){only}"
-        if one.function in DISTINCT:
-            return f"{DISTINCT[one.function]}(DISTINCT {given[0]}){only}"
-        if one.quantiles:
-            given.append(literal(list(one.quantiles)) if one.listed else literal(one.quantiles[0]))
-        return f"{one.function}({', '.join(given)}){only}"
+        arguments = [self._clipped(place, aggregate) for place in aggregate.arguments]
+        if aggregate.function == "count_distinct":
+            return f"count(DISTINCT {arguments[0]}){only}"
+        if aggregate.function in DISTINCT:
+            return f"{DISTINCT[aggregate.function]}(DISTINCT {arguments[0]}){only}"
+        if aggregate.quantiles:
+            arguments.append(literal(list(aggregate.quantiles)) if aggregate.listed else literal(aggregate.quantiles[0]))
+        return f"{aggregate.function}({', '.join(arguments)}){only}"
 
-    def _clipped(self, place: int, one: Wanted) -> str:
+    def _clipped(self, place: int, aggregate: Wanted) -> str:
         """Return an argument with its values moved to the nearer bound; those that are not listed left out."""
         known: Argument = self.arguments[place]
         name, kind = identifier(f"a{place}"), self.sources[f"a{place}"]
-        if one.function in LISTED:
+        if aggregate.function in LISTED:
             texts = ", ".join(literal(text) for text in known.values or ())
-            if known.open and kind == "VARCHAR" and one.function == "histogram":
+            if known.open and kind == "VARCHAR" and aggregate.function == "histogram":
                 return f"(CASE WHEN {name} IS NULL OR {name} IN ({texts}) THEN {name} ELSE {literal(OTHER_LABEL)} END)"
             return f"(CASE WHEN CAST({name} AS VARCHAR) IN ({texts}) THEN {name} END)"
         family = sqltypes.parse(kind).family
-        if known.lower is None or known.upper is None or family == "boolean" or one.function == "count_distinct":
+        if known.lower is None or known.upper is None or family == "boolean" or aggregate.function == "count_distinct":
             return name
         ends = [_bound(end, kind) for end in (known.lower, known.upper)]
         if family == "float":

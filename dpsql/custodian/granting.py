@@ -61,9 +61,9 @@ def grant(context: Context, call: GrantCall) -> str:
         )
     if call.epsilon is None and not call.remove:
         _check_listed(call)
-        held = ledger.grants()
-        names = sorted(held) if call.analyst is None else [name for name in held if name == call.analyst]
-        return inline(GRANT_COLUMNS, [_row(ledger, protection, held[name], "in force") for name in names])
+        grants = ledger.grants()
+        names = sorted(grants) if call.analyst is None else [name for name in grants if name == call.analyst]
+        return inline(GRANT_COLUMNS, [_row(ledger, protection, grants[name], "in force") for name in names])
     if call.analyst is None:
         raise ArgumentError("analyst", None, "say whose grant it is: her name in analysts.toml")
     if call.remove:
@@ -74,9 +74,9 @@ def grant(context: Context, call: GrantCall) -> str:
         change = "removed" if before is not None else "had none"
         empty = {**dict.fromkeys(GRANT_COLUMNS), "source": ledger.source, "analyst": call.analyst, "change": change}
         return inline(GRANT_COLUMNS, [tuple(empty.values())])
-    wanted = _wanted(context, call, table, ledger.source)
-    ledger.grant(wanted, wanted.analyst)
-    return inline(GRANT_COLUMNS, [_row(ledger, protection, wanted, "granted")])
+    granted = _wanted(context, call, table, ledger.source)
+    ledger.grant(granted, granted.analyst)
+    return inline(GRANT_COLUMNS, [_row(ledger, protection, granted, "granted")])
 
 
 def _listed(context: Context, call: GrantCall) -> str:
@@ -87,11 +87,11 @@ def _listed(context: Context, call: GrantCall) -> str:
     rows = []
     for database in context.databases():
         books = books_of(context, database)
-        for held in Grants(books).all():
-            ledger = Ledger(books, held.source, context.user)
+        for granted in Grants(books).all():
+            ledger = Ledger(books, granted.source, context.user)
             protection = ledger.protection()
-            if protection is not None and call.analyst in (None, held.analyst):
-                rows.append(_row(ledger, protection, held, "in force"))
+            if protection is not None and call.analyst in (None, granted.analyst):
+                rows.append(_row(ledger, protection, granted, "in force"))
     return inline(GRANT_COLUMNS, rows)
 
 
@@ -107,15 +107,16 @@ def _wanted(context: Context, call: GrantCall, table: TableId, source: str) -> G
     if columns is not None:
         known = [c.name for c in relation_columns(context.cursor, table, catalog_of(context))]
         check_known("columns", columns, known)
-        columns = tuple(name for name in known if fold(name) in {fold(one) for one in columns})
+        asked = {fold(column) for column in columns}
+        columns = tuple(name for name in known if fold(name) in asked)
     if names is not None:
-        sold = [one.name for one in declarations() if one.privacy == CHARGED]
-        there = [*sold, *methods.names()]
-        wanted = {fold(name).removeprefix("dp_"): name for name in names}
-        for short, name in wanted.items():
-            if short not in {fold(one) for one in there}:
-                raise ArgumentError("methods", name, f"is no call or synthesizer; there are {', '.join(there)}")
-        names = tuple(name for name in there if fold(name) in wanted)
+        sold = [call.name for call in declarations() if call.privacy == CHARGED]
+        grantable = [*sold, *methods.names()]
+        by_short = {fold(name).removeprefix("dp_"): name for name in names}
+        for short, name in by_short.items():
+            if short not in map(fold, grantable):
+                raise ArgumentError("methods", name, f"is no call or synthesizer; there are {', '.join(grantable)}")
+        names = tuple(name for name in grantable if fold(name) in by_short)
     return Grant(str(call.analyst), source, float(call.epsilon or 0), call.per_query, call.renew, names, columns)
 
 

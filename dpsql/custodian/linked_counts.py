@@ -81,21 +81,21 @@ def weights(database: Database, position: int) -> FloatArray:
 
 def rows_above(database: Database, position: int, ancestor: int) -> IntArray:
     """Return the position of each row's ancestor in the ancestor's table, (rows,)."""
-    found, at = np.arange(database[position].rows), position
+    rows, at = np.arange(database[position].rows), position
     while at != ancestor:
         parent, at = database[at].linked
-        found = parent[found]
-    return found
+        rows = parent[rows]
+    return rows
 
 
 def ancestors(database: Database, position: int) -> list[int]:
     """Return the tables above one, the parent first."""
-    found: list[int] = []
+    chain: list[int] = []
     above = database[position].above
     while above is not None:
-        found.append(above)
+        chain.append(above)
         above = database[above].above
-    return found
+    return chain
 
 
 def crossed(
@@ -197,14 +197,14 @@ def siblings(database: Database, position: int) -> Siblings:
         flat = np.bincount(np.concatenate(places), minlength=(last - first) * width) if places else np.zeros(0)
         counts = flat.astype(np.float64)
         single = [counts[place] == 1 for place in places]
-        for (i, j), found in alone.items():
+        for (i, j), counted in alone.items():
             only = single[i] & single[j]
-            found += crossed(table.columns[i][rows[only]], table.columns[j][rows[only]], found.shape)
+            counted += crossed(table.columns[i][rows[only]], table.columns[j][rows[only]], counted.shape)
         block = counts.reshape(last - first, width)
         products += (block * weight[first:last, None]).T @ block
         plain += block.T @ block
-        there = (block > 0).astype(np.float64)
-        existing += there.T @ there
+        present = (block > 0).astype(np.float64)
+        existing += present.T @ present
         twice += (block > 1).sum(axis=0)
     shares, both, every = {}, {}, {}
     of_rows = weight[parent]
@@ -275,11 +275,11 @@ def relative_errors(raw: Siblings, synthetic: Siblings, columns: tuple[int, int]
     if columns[0] == columns[1]:
         upper = np.triu_indices(len(a))
         a, b = a[upper], b[upper]
-    there = (a > 0) | (b > 0)
-    if not there.any() or not raw.parents:
-        return (float(there.any()), float(there.any()))
-    scaled = b[there] * (raw.parents / synthetic.parents if synthetic.parents else 0.0)
-    errors = np.abs(a[there] - scaled) / np.maximum(a[there], bound * raw.parents)
+    present = (a > 0) | (b > 0)
+    if not present.any() or not raw.parents:
+        return (float(present.any()), float(present.any()))
+    scaled = b[present] * (raw.parents / synthetic.parents if synthetic.parents else 0.0)
+    errors = np.abs(a[present] - scaled) / np.maximum(a[present], bound * raw.parents)
     return float(errors.mean()), float(errors.max())
 
 

@@ -211,6 +211,6 @@ def _known(side: _View) -> tuple[FloatArray, IntArray]:
 
 
 def _ratio(above: npt.NDArray[Any], below: npt.NDArray[Any]) -> FloatArray:
-    found: FloatArray = np.full(below.size, np.nan)
-    np.divide(above, below, out=found, where=below > 0)
-    return found
+    ratio: FloatArray = np.full(below.size, np.nan)
+    np.divide(above, below, out=ratio, where=below > 0)
+    return ratio

@@ -103,14 +103,14 @@ def read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable]) -> 
     -----
     Privacy: NOT PRIVATE. Codes of all rows are held in memory: two to four bytes for each column of a row, eight for a number.
     """
-    found: list[Reading] = []
+    readings: list[Reading] = []
     with ExitStack() as stack:
         names = [f"__dp_linked_{secrets.token_hex(8)}" for _ in tables]
         for name in names:
             stack.callback(cursor.execute, f"DROP TABLE IF EXISTS {identifier(name)}")
         for position in range(len(tables)):
-            found.append(_read(cursor, tables, names, position))
-    return found
+            readings.append(_read(cursor, tables, names, position))
+    return readings
 
 
 def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], names: list[str], position: int) -> Reading:
@@ -147,8 +147,8 @@ def _read(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], na
         *([] if table.order is None else [f"{_order_text(table.domain.attributes[table.order])} AS o"]),
     ]
     where = " AND ".join(f"({code_text(a)}) IS NOT NULL" for a in table.domain.attributes if a.outside == "drop") or "true"
-    made = f"WITH {SOURCE_NAME} AS ({source}) SELECT {', '.join(chosen)} FROM {SOURCE_NAME} WHERE {where}"  # noqa: S608 -- quoted
-    guarded(cursor, f"CREATE TEMP TABLE {identifier(names[position])} AS {made}")
+    statement = f"WITH {SOURCE_NAME} AS ({source}) SELECT {', '.join(chosen)} FROM {SOURCE_NAME} WHERE {where}"  # noqa: S608 -- quoted
+    guarded(cursor, f"CREATE TEMP TABLE {identifier(names[position])} AS {statement}")
     total = number_of(cursor, f"SELECT count(*) FROM ({table.sql})")  # noqa: S608 -- checked
     twice = 0
     for column in keys:

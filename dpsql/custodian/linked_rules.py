@@ -33,7 +33,7 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
     Privacy: NOT PRIVATE. A row without one of the rows above that a rule names is not counted: it is an orphan.
     """
     table = tables[position]
-    found = [
+    broken = [
         number_of(cursor, f"SELECT count(*) FROM ({table.sql}) AS t WHERE NOT ({rule}\n)")  # noqa: S608 -- canonical
         for rule in table.rules
     ]
@@ -47,7 +47,8 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
             f"{identifier(own if above is None else aliases[above], name)} AS {called}" for (above, name), called in names.items()
         )
         rows = f"SELECT {chosen} FROM {' JOIN '.join(chain.values())}"  # noqa: S608 -- quoted
-        found.append(number_of(cursor, f"SELECT count(*) FROM ({rows}) WHERE NOT ({rule.flat(names).text}\n)"))  # noqa: S608 -- canonical
+        flat = rule.flat(names).text
+        broken.append(number_of(cursor, f"SELECT count(*) FROM ({rows}) WHERE NOT ({flat}\n)"))  # noqa: S608 -- canonical
     for text in table.counted:
         counting = counted.stored(text)
         places = {name: f"c{i}" for i, name in enumerate(counting.columns)}
@@ -56,8 +57,8 @@ def rows_breaking(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTa
         on = f"({tables[table.above or 0].sql}) AS parent ON {link} = {key}"
         rows = f"SELECT {link} AS k, {chosen} FROM ({table.sql}) AS child SEMI JOIN {on}"  # noqa: S608 -- quoted
         families = f"SELECT k FROM ({rows}) GROUP BY k HAVING NOT ({counting.renamed(places).text}\n)"  # noqa: S608 -- canonical
-        found.append(number_of(cursor, f"SELECT count(*) FROM ({families})"))  # noqa: S608 -- canonical
-    return found
+        broken.append(number_of(cursor, f"SELECT count(*) FROM ({families})"))  # noqa: S608 -- canonical
+    return broken
 
 
 def _sides(
@@ -65,16 +66,16 @@ def _sides(
 ) -> tuple[str, str]:
     """Return the two sides of a table's link as texts, under these aliases: rows meet where they are equal."""
     table, above = tables[position], tables[tables[position].above or 0]
-    kinds = [{fold(name): kind for name, kind in column_types(cursor, one.sql).items()} for one in (table, above)]
+    kinds = [{fold(name): kind for name, kind in column_types(cursor, side.sql).items()} for side in (table, above)]
     return key_text(child, table.link, kinds[0]), key_text(parent, table.key, kinds[1])
 
 
 def _chain(cursor: duckdb.DuckDBPyConnection, tables: Sequence[ComparedTable], position: int) -> dict[int, str]:
     """Return a table and those above it as they stand in a FROM clause, by position, the root last."""
-    found = {position: f"({tables[position].sql}) AS t{position}"}
+    relations = {position: f"({tables[position].sql}) AS t{position}"}
     place, above = position, tables[position].above
     while above is not None:
         link, key = _sides(cursor, tables, place, f"t{place}", f"t{above}")
-        found[above] = f"({tables[above].sql}) AS t{above} ON {link} = {key}"
+        relations[above] = f"({tables[above].sql}) AS t{above} ON {link} = {key}"
         place, above = above, tables[above].above
-    return found
+    return relations

@@ -72,8 +72,8 @@ def link(context: Context, call: LinkCall) -> str:
     try:
         column, key, keyed = check_columns(context, child, column, parent, key)
     except Unfit as error:
-        given = {"column": column, "parent_column": key}[error.argument]
-        raise ArgumentError(error.argument, given, str(error)) from None
+        end = {"column": column, "parent_column": key}[error.argument]
+        raise ArgumentError(error.argument, end, str(error)) from None
     links = Links(context.cursor, child.database, books_of(context, child.database))
     before = links_in(context, child.database).get(key_of(child))
     most = call.max_rows or (None if before is None else before.max_rows)
@@ -81,10 +81,10 @@ def link(context: Context, call: LinkCall) -> str:
         raise ArgumentError("max_rows", None, _CHOOSE.format(source=key_of(child), parent=key_of(parent)))
     orphans = call.orphans or ("drop" if before is None else before.orphans)
     order = _order(context, call, child, None if before is None else before.order_by)
-    wanted = Link(ends[0], column, ends[1], key, most, "unit" if orphans == "unit" else "drop", "", order)
-    found, change = links.set(wanted, context.user, merge=call.merge, keyed=keyed)
+    declared = Link(ends[0], column, ends[1], key, most, "unit" if orphans == "unit" else "drop", "", order)
+    stored, change = links.set(declared, context.user, merge=call.merge, keyed=keyed)
     context.known.clear()
-    return inline({**LINK_COLUMNS, "change": "VARCHAR"}, [(*_row(found), change)])
+    return inline({**LINK_COLUMNS, "change": "VARCHAR"}, [(*_row(stored), change)])
 
 
 def unlink(context: Context, call: UnlinkCall) -> str:
@@ -101,9 +101,9 @@ def unlink(context: Context, call: UnlinkCall) -> str:
     """
     context.known.clear()
     table = _table(context, "source", call.source)
-    found = Links(context.cursor, table.database, books_of(context, table.database)).remove(key_of(table), context.user)
+    removed = Links(context.cursor, table.database, books_of(context, table.database)).remove(key_of(table), context.user)
     context.known.clear()
-    parent, root, change = (None, None, "no link is left") if found is None else (found.above, found.root, "unlinked")
+    parent, root, change = (None, None, "no link is left") if removed is None else (removed.above, removed.root, "unlinked")
     return inline(UNLINK_COLUMNS, [(key_of(table), parent, root, change)])
 
 
@@ -126,17 +126,17 @@ def links(context: Context, call: LinksCall) -> str:
 
 def _ordered(context: Context, database: str) -> list[Link]:
     """Return the links of a database, those of a root together and parents first."""
-    found = links_in(context, database)
+    by_child = links_in(context, database)
 
     def depth(link: Link) -> int:
-        above = found.get(link.above)
+        above = by_child.get(link.above)
         return 0 if above is None else 1 + depth(above)
 
-    return sorted(found.values(), key=lambda link: (link.root, depth(link)))
+    return sorted(by_child.values(), key=lambda link: (link.root, depth(link)))
 
 
-def _row(found: Link) -> tuple[Any, ...]:
-    return found.source, found.column, found.above, found.parent_column, found.root, found.max_rows, found.orphans, found.order_by
+def _row(link: Link) -> tuple[Any, ...]:
+    return link.source, link.column, link.above, link.parent_column, link.root, link.max_rows, link.orphans, link.order_by
 
 
 def _order(context: Context, call: LinkCall, child: TableId, before: str | None) -> str | None:
@@ -154,13 +154,13 @@ def _order(context: Context, call: LinkCall, child: TableId, before: str | None)
 def _table(context: Context, argument: str, name: str) -> TableId:
     """Return the base table of a name; errors name the argument."""
     try:
-        found = find_table(context.cursor, name, database=context.database, schema=context.schema)
+        table = find_table(context.cursor, name, database=context.database, schema=context.schema)
     except ArgumentError as error:
         told = error.expected.replace("a budget belongs to the table that holds the rows", "a link is one of tables that hold rows")
         raise ArgumentError(argument, name, told) from None
-    if found.is_file:
+    if table.is_file:
         raise ArgumentError(argument, name, "is a file, which has no keys; CREATE TABLE t AS FROM it, and link that")
-    return found
+    return table
 
 
 def _way(context: Context, call: LinkCall, child: TableId) -> tuple[str, TableId, str]:
@@ -191,8 +191,8 @@ def _way(context: Context, call: LinkCall, child: TableId) -> tuple[str, TableId
         has = f"its FOREIGN KEYs are: {listed}" if listed else "it has no FOREIGN KEY of one column to take it from"
         missing = "parent" if parent is None else "column"
         raise ArgumentError(missing, None, f"say which link it is of {key_of(child)}; {has}")
-    ((column, found, key),) = fits
-    return column, _table(context, "parent", found.text), call.parent_column or key
+    ((column, target, key),) = fits
+    return column, _table(context, "parent", target.text), call.parent_column or key
 
 
 def _only_key(context: Context, parent: TableId) -> str:

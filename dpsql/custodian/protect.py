@@ -120,17 +120,18 @@ def _resumed(ledger: Ledger, call: ProtectCall) -> str:
     stated = {name: value for name, value in call.stated().items() if name not in ("source", "resume")}
     for name, value in stated.items():
         raise ArgumentError(name, value, "resume := true stands alone; change the budget in a call of its own")
-    held = ledger.protection()
-    if held is None:
+    protection = ledger.protection()
+    if protection is None:
         raise ArgumentError("resume", True, f"{ledger.source} is not protected; there is nothing to resume")
     failed = ledger.resume()
     note = "no reading has failed or was interrupted" if failed is None else (
         f"look at entry {failed}: FROM dp_ledger('{ledger.source}') shows the release and the query whose reading failed or was "
         "interrupted"
     )
+    budget = protection.budget
     row = (
-        ledger.source, float(held.budget.epsilon), float(held.budget.delta), held.neighbors, held.privacy_unit,
-        held.max_contributions, held.budget.accountant, "resume", note,
+        ledger.source, float(budget.epsilon), float(budget.delta), protection.neighbors, protection.privacy_unit,
+        protection.max_contributions, budget.accountant, "resume", note,
     )
     return inline({**PROTECTION_COLUMNS, "note": "VARCHAR"}, [row])
 

@@ -42,7 +42,7 @@ def remote(context: Context, call: RemoteCall) -> str:
     context.known.clear()
     if context.database not in context.databases():
         raise ArgumentError("source", call.source, f"a name cannot be made in {context.database!r}; USE a database of DuckDB's own")
-    wanted = registry.checked(call.engine, call.url, call.relation)
+    place = registry.checked(call.engine, call.url, call.relation)
     entry = catalog_of(context).find(context.database, context.schema, call.source)
     table = TableId(context.database, context.schema, call.source if entry is None else entry.table.name)
     known = remote_of(context, table)
@@ -50,30 +50,30 @@ def remote(context: Context, call: RemoteCall) -> str:
         raise ArgumentError("source", call.source, "is a table of this database already; choose another name for the remote one")
     if key_of(table) in links_in(context, table.database):
         raise ArgumentError("source", call.source, "is linked, and a linked table has its rows here; choose another name")
-    if known is None or (known.engine, known.relation) != (wanted.engine, wanted.relation):
+    if known is None or (known.engine, known.relation) != (place.engine, place.relation):
         _check_unspent(context, table, call, known)
-    columns = registry.describe(wanted, context.cursor)
-    wanted = replace(wanted, url=wanted.url or _kind(context, wanted))
-    named_files(context).check_name(table.database, key_of(table), wanted)
+    columns = registry.describe(place, context.cursor)
+    place = replace(place, url=place.url or _kind(context, place))
+    named_files(context).check_name(table.database, key_of(table), place)
     if entry is None:
-        _create(context, table, columns, wanted.relation)
-        found: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}
+        _create(context, table, columns, place.relation)
+        types: dict[str, str | None] = {fold(column.name): column.sql_type for column in columns}
     else:
-        found = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
-        _check_same(call, found, columns)
-    books_of(context, table.database).set_remote(key_of(table), wanted, context.user)
+        types = {fold(column.name): column.sql_type for column in relation_columns(context.cursor, table)}
+        _check_same(call, types, columns)
+    books_of(context, table.database).set_remote(key_of(table), place, context.user)
     context.known.clear()
     names = [fold(column.name) for column in columns]
     twice = {name for name in names if names.count(name) > 1}
-    return inline(REMOTE_COLUMNS, [_row(column, found, twice, new=entry is None) for column in columns])
+    return inline(REMOTE_COLUMNS, [_row(column, types, twice, new=entry is None) for column in columns])
 
 
-def _kind(context: Context, wanted: Remote) -> str:
+def _kind(context: Context, place: Remote) -> str:
     """Return the type of the attached database that has the rows; '' for files. Books keep it: it may be detached later."""
-    if files_of(wanted.relation):
+    if files_of(place.relation):
         return ""
-    name = fold(next(token.text for token in tokens(wanted.relation)))
-    return next((one.kind for one in context.attached() if fold(one.name) == name), "")
+    name = fold(next(token.text for token in tokens(place.relation)))
+    return next((attached.kind for attached in context.attached() if fold(attached.name) == name), "")
 
 
 def _check_unspent(context: Context, table: TableId, call: RemoteCall, known: Remote | None) -> None:
@@ -100,10 +100,10 @@ def _create(context: Context, table: TableId, columns: list[Described], relation
         raise DpsqlError(f"source = {table.name!r}: the empty table cannot be made: {first_line(error)}") from None
 
 
-def _check_same(call: RemoteCall, found: dict[str, str | None], columns: list[Described]) -> None:
+def _check_same(call: RemoteCall, types: dict[str, str | None], columns: list[Described]) -> None:
     """Refuse a relation that lacks a column of the table, or has it with another type."""
-    there = {fold(column.name): column.sql_type for column in columns}
-    changed = [name for name, sql_type in found.items() if there.get(name) != sql_type]
+    remote_types = {fold(column.name): column.sql_type for column in columns}
+    changed = [name for name, sql_type in types.items() if remote_types.get(name) != sql_type]
     if changed:
         raise DpsqlError(
             f"relation = {call.relation!r}: columns {changed[:12]!r} of {call.source} have other types there now, or are gone. Put "
@@ -111,11 +111,11 @@ def _check_same(call: RemoteCall, found: dict[str, str | None], columns: list[De
         )
 
 
-def _row(column: Described, found: dict[str, str | None], twice: Collection[str], *, new: bool) -> tuple[str | None, ...]:
+def _row(column: Described, types: dict[str, str | None], twice: Collection[str], *, new: bool) -> tuple[str | None, ...]:
     if column.sql_type is None:
         why = "a name that is there twice" if fold(column.name) in twice else "no type of DuckDB that dpsql counts"
         status = f"left out: {why}"
-    elif fold(column.name) in found:
+    elif fold(column.name) in types:
         status = "added" if new else "there"
     else:
         status = "left out: came later; ALTER TABLE here adds it"

@@ -45,28 +45,28 @@ def rule(context: Context, call: RuleCall) -> str:
         return inline(RULE_COLUMNS, [counting])
     names = [column.name for column in protected.source.columns]
     above = ruling_across.above(context, protected)
-    found = read(call.rule, names) if above is None else across.read(call.rule, (above.name, names), above.columns)
-    if above is not None and isinstance(found, across.Across):
-        return inline(RULE_COLUMNS, [ruling_across.declared(context, protected, call, found, above)])
-    assert isinstance(found, Rule)  # noqa: S101 -- for the type checker
+    rule = read(call.rule, names) if above is None else across.read(call.rule, (above.name, names), above.columns)
+    if above is not None and isinstance(rule, across.Across):
+        return inline(RULE_COLUMNS, [ruling_across.declared(context, protected, call, rule, above)])
+    assert isinstance(rule, Rule)  # noqa: S101 -- for the type checker
     known = rules_of(protected)
-    same = next((one for one in known if one.rule.text == found.text), None)
+    same = next((ruled for ruled in known if ruled.rule.text == rule.text), None)
     domain, _ = protected.attributes()
     if call.remove:
         _remove(protected, call, same, known)
     else:
-        _check_declared(protected, call, found)
-        check_expression(context.cursor, call.rule, found.tree, protected.source.columns)
+        _check_declared(protected, call, rule)
+        check_expression(context.cursor, call.rule, rule.tree, protected.source.columns)
         if same is None:
             if len(known) >= MOST_RULES:
                 raise ArgumentError("rule", call.rule, f"the source has {MOST_RULES} rules, which is the most; join some with AND")
-            check_contradictions(context, call.rule, found, in_force(context.cursor, protected, domain), domain)
-            protected.books.add_rule(protected.query, found.text, context.user)
+            check_contradictions(context, call.rule, rule, in_force(context.cursor, protected, domain), domain)
+            protected.books.add_rule(protected.query, rule.text, context.user)
     shapes = None
-    if set(found.columns) <= set(domain.names):
-        shapes = SHAPES[effect(context.cursor, found, domain).kind]
+    if set(rule.columns) <= set(domain.names):
+        shapes = SHAPES[effect(context.cursor, rule, domain).kind]
     change = "declared" if not call.remove else "taken back" if same is not None else "was not declared"
-    return inline(RULE_COLUMNS, [(protected.query, found.text, list(found.columns), shapes, change)])
+    return inline(RULE_COLUMNS, [(protected.query, rule.text, list(rule.columns), shapes, change)])
 
 
 def _remove(protected: ProtectedSource, call: RuleCall, same: Ruled | None, known: Sequence[Ruled]) -> None:
@@ -78,10 +78,10 @@ def _remove(protected: ProtectedSource, call: RuleCall, same: Ruled | None, know
     protected.books.remove_rule(same.place, same.original)
 
 
-def _check_declared(protected: ProtectedSource, call: RuleCall, found: Rule) -> None:
+def _check_declared(protected: ProtectedSource, call: RuleCall, rule: Rule) -> None:
     """Refuse columns that no release can have."""
     domain, left_out = protected.attributes()
-    missing = [column for column in left_out if column.name in set(found.columns) - set(domain.names)]
+    missing = [column for column in left_out if column.name in set(rule.columns) - set(domain.names)]
     for column in missing:
         if protected.is_unit(column):
             raise ArgumentError("rule", call.rule, f"{column.name!r} {protected.unit_is}: it is no data, and in no synthetic row")
@@ -89,22 +89,22 @@ def _check_declared(protected: ProtectedSource, call: RuleCall, found: Rule) -> 
         raise ArgumentError("rule", call.rule, f"a rule is over declared columns; {without_domain(call.source, missing)}")
 
 
-def check_contradictions(context: Context, text: str, found: Rule, others: Sequence[Ruled], domain: Domain) -> None:
+def check_contradictions(context: Context, text: str, rule: Rule, others: Sequence[Ruled], domain: Domain) -> None:
     """Refuse a rule that no row can obey: alone, with another one, or with all others over its columns."""
     cursor = context.cursor
-    if contradicting(cursor, [found], domain):
+    if contradicting(cursor, [rule], domain):
         expected = "no value of the declared domain obeys it; FROM dp_domain(source) shows it: declare it again, or another rule"
         raise ArgumentError("rule", text, expected)
-    for other in others:
-        if contradicting(cursor, [found, other.rule], domain):
-            raise ArgumentError("rule", text, f"contradicts {_named(other)}: no row can obey both; {_way_out(other)}")
-    near = [one for one in others if set(one.rule.columns) <= set(found.columns)]
+    for ruled in others:
+        if contradicting(cursor, [rule, ruled.rule], domain):
+            raise ArgumentError("rule", text, f"contradicts {_named(ruled)}: no row can obey both; {_way_out(ruled)}")
+    near = [nearby for nearby in others if set(nearby.rule.columns) <= set(rule.columns)]
     for size in range(2, len(near) + 1):
         if size < len(near) and len(near) > _MOST_SETS:
             continue
         for some in itertools.combinations(near, size):
-            if contradicting(cursor, [found, *(one.rule for one in some)], domain):
-                listed = " and ".join(_named(one) for one in some)
+            if contradicting(cursor, [rule, *(nearby.rule for nearby in some)], domain):
+                listed = " and ".join(_named(nearby) for nearby in some)
                 raise ArgumentError("rule", text, f"contradicts {listed}: no row can obey all of them; {_way_out(some[0])}")
 
 
@@ -112,11 +112,11 @@ _MOST_SETS = 6
 """Rules over the same columns of which every set is looked at, for the smallest one that clashes."""
 
 
-def _named(other: Ruled) -> str:
-    kind = "the rule" if other.status != CHECK else "the CHECK constraint"
-    text = other.rule.text
+def _named(ruled: Ruled) -> str:
+    kind = "the rule" if ruled.status != CHECK else "the CHECK constraint"
+    text = ruled.rule.text
     return f"{kind} {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"
 
 
-def _way_out(other: Ruled) -> str:
-    return "remove := true takes a rule back" if other.status != CHECK else "declare another rule"
+def _way_out(ruled: Ruled) -> str:
+    return "remove := true takes a rule back" if ruled.status != CHECK else "declare another rule"

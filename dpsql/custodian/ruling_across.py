@@ -41,7 +41,7 @@ class Above:
     @property
     def columns(self) -> dict[str, list[str]]:
         """The names of their columns."""
-        return {name: [column.name for column in found.source.columns] for name, found in self.tables.items()}
+        return {name: [column.name for column in table.source.columns] for name, table in self.tables.items()}
 
 
 def above(context: Context, protected: ProtectedSource) -> Above | None:
@@ -53,7 +53,7 @@ def above(context: Context, protected: ProtectedSource) -> Above | None:
     return Above(named.name, {hop.parent.name: resolve(context, hop.parent.text) for hop in lineage.hops})
 
 
-def declared(context: Context, protected: ProtectedSource, call: RuleCall, found: Across, tables: Above) -> list[Any]:
+def declared(context: Context, protected: ProtectedSource, call: RuleCall, rule: Across, tables: Above) -> list[Any]:
     """Declare a rule across tables, or take it back; return the row of the answer.
 
     Raises
@@ -61,42 +61,42 @@ def declared(context: Context, protected: ProtectedSource, call: RuleCall, found
     ArgumentError
         It is over columns without a domain, not boolean over their types, or no rows can obey it.
     """
-    known = [one.text for one in across_of(protected)]
-    _check_domains(protected, call, found, tables)
+    known = [declared.text for declared in across_of(protected)]
+    _check_domains(protected, call, rule, tables)
     domains = {name: table.attributes()[0] for name, table in tables.tables.items()}
-    one = joined([found], protected.attributes()[0], domains)
-    shapes = _SHAPES[effect(context.cursor, one.rules[0], one.domain).kind]
+    flat = joined([rule], protected.attributes()[0], domains)
+    shapes = _SHAPES[effect(context.cursor, flat.rules[0], flat.domain).kind]
     if call.remove:
-        if found.text in known:
-            protected.books.remove_rule(protected.own, found.text)
-        change = "taken back" if found.text in known else "was not declared"
-        return [protected.query, found.text, found.shown(), shapes, change]
-    _check_expression(context, protected, call, found, tables)
-    if contradicting(context.cursor, list(one.rules), one.domain):
+        if rule.text in known:
+            protected.books.remove_rule(protected.own, rule.text)
+        change = "taken back" if rule.text in known else "was not declared"
+        return [protected.query, rule.text, rule.shown(), shapes, change]
+    _check_expression(context, protected, call, rule, tables)
+    if contradicting(context.cursor, list(flat.rules), flat.domain):
         raise ArgumentError("rule", call.rule, "no values of the declared domains obey it; FROM dp_domain(source) shows them")
-    if found.text not in known:
+    if rule.text not in known:
         if len(known) >= MOST_RULES:
             raise ArgumentError("rule", call.rule, f"the source has {MOST_RULES} rules, which is the most; join some with AND")
-        protected.books.add_rule(protected.own, found.text, context.user)
-    return [protected.query, found.text, found.shown(), shapes, "declared"]
+        protected.books.add_rule(protected.own, rule.text, context.user)
+    return [protected.query, rule.text, rule.shown(), shapes, "declared"]
 
 
-def _check_domains(protected: ProtectedSource, call: RuleCall, found: Across, tables: Above) -> None:
+def _check_domains(protected: ProtectedSource, call: RuleCall, rule: Across, tables: Above) -> None:
     domains: dict[str | None, Domain] = {name: table.attributes()[0] for name, table in tables.tables.items()}
     domains[None] = protected.attributes()[0]
-    for table, name in found.columns:
+    for table, name in rule.columns:
         if name not in domains[table].names:
             source = call.source if table is None else table
             expected = f"a rule is over declared columns, and {name!r} has no domain; CALL dp_declare('{source}', '{name}', ...)"
             raise ArgumentError("rule", call.rule, expected)
 
 
-def _check_expression(context: Context, protected: ProtectedSource, call: RuleCall, found: Across, tables: Above) -> None:
+def _check_expression(context: Context, protected: ProtectedSource, call: RuleCall, rule: Across, tables: Above) -> None:
     columns: list[OutputColumn] = []
     names = {}
-    for number, (table, name) in enumerate(found.columns):
+    for number, (table, name) in enumerate(rule.columns):
         source = protected if table is None else tables.tables[table]
         known = next(column for column in source.source.columns if column.name == name)
         names[table, name] = f"c{number}"
         columns.append(replace(known, name=f"c{number}"))
-    check_expression(context.cursor, call.rule, found.flat(names).tree, columns)
+    check_expression(context.cursor, call.rule, rule.flat(names).tree, columns)

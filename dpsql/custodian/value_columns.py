@@ -27,13 +27,13 @@ _EMPTY: _Summary = (0, None, (None, None, None))
 def by_column(table: ValueTable) -> tuple[list[Figure], dict[int, float | None]]:
     """Return the figures of every column, and the interquartile range of each numeric one of the raw table."""
     names = table.domain.names
-    found: list[Figure] = []
+    figures: list[Figure] = []
     ranges: dict[int, float | None] = {}
     missing = _missing(table)
     summaries = dict(_summaries(table, table.numeric, None))
     for i, name in enumerate(names):
         shares = [count / rows if rows else None for count, rows in zip(missing[i], table.rows, strict=True)]
-        found.append(Figure("null_share", table.rows, shares[0], shares[1], column=name))
+        figures.append(Figure("null_share", table.rows, shares[0], shares[1], column=name))
         if i not in table.numeric:
             continue
         raw, synthetic = (summaries[i].get((None, which), _EMPTY) for which in (RAW, SYNTHETIC))
@@ -42,10 +42,10 @@ def by_column(table: ValueTable) -> tuple[list[Figure], dict[int, float | None]]
         notes = () if ranges[i] != 0 else (NO_RANGE,)
         rows = (raw[0], synthetic[0])
         ks, wasserstein = _distances(table, i)
-        found.append(Figure("ks", rows, error=ks, column=name))
-        found.append(Figure("wasserstein", rows, error=wasserstein, unit=ranges[i], column=name, notes=notes))
-        found += _compared(table, i, raw, synthetic, ranges[i])
-    return found, ranges
+        figures.append(Figure("ks", rows, error=ks, column=name))
+        figures.append(Figure("wasserstein", rows, error=wasserstein, unit=ranges[i], column=name, notes=notes))
+        figures += _compared(table, i, raw, synthetic, ranges[i])
+    return figures, ranges
 
 
 def by_group(table: ValueTable, ranges: dict[int, float | None], most: int | None, seed: int) -> tuple[list[Figure], str]:
@@ -62,13 +62,13 @@ def by_group(table: ValueTable, ranges: dict[int, float | None], most: int | Non
     groups = [i for i in table.categorical if attributes[i].values <= MOST_VALUES]
     pairs = [(g, v) for g in groups for v in table.numeric]
     chosen = _sample(pairs, [4 * (attributes[g].values + 2) for g, _ in pairs], most, seed)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for g in groups:
         numeric = [v for group, v in chosen if group == g]
         if numeric:
-            found += _groups(table, g, numeric, ranges)
+            figures += _groups(table, g, numeric, ranges)
     left = "" if len(chosen) == len(pairs) else f"groups of {len(chosen):,} of {len(pairs):,} pairs of columns, a sample"
-    return found, left
+    return figures, left
 
 
 def _sample(pairs: Sequence[tuple[int, int]], sizes: Sequence[int], most: int | None, seed: int) -> list[tuple[int, int]]:
@@ -83,17 +83,17 @@ def _sample(pairs: Sequence[tuple[int, int]], sizes: Sequence[int], most: int | 
 def _missing(table: ValueTable) -> list[tuple[int, int]]:
     """Return how many values of each column are missing, of the raw and of the synthetic rows."""
     attributes = table.domain.attributes
-    found: list[tuple[int, int]] = []
+    missing: list[tuple[int, int]] = []
     for start in range(0, len(attributes), _COLUMNS):
         interruption.check()
         some = range(start, min(start + _COLUMNS, len(attributes)))
-        there = ", ".join(
+        present = ", ".join(
             f"count(v{i})" if i in table.numeric else f"count(nullif(g{i}, {grouped(attributes[i]).null_code}))" for i in some
         )
-        counts = {row[0]: row[1:] for row in table.fetch(f"SELECT s, {there} FROM {table.name} GROUP BY s")}  # noqa: S608 -- quoted
+        counts = {row[0]: row[1:] for row in table.fetch(f"SELECT s, {present} FROM {table.name} GROUP BY s")}  # noqa: S608 -- quoted
         raw, synthetic = (counts.get(which, (0,) * len(some)) for which in (RAW, SYNTHETIC))
-        found += [(table.rows[RAW] - a, table.rows[SYNTHETIC] - b) for a, b in zip(raw, synthetic, strict=True)]
-    return found
+        missing += [(table.rows[RAW] - a, table.rows[SYNTHETIC] - b) for a, b in zip(raw, synthetic, strict=True)]
+    return missing
 
 
 def _summaries(
@@ -130,16 +130,16 @@ def _compared(
     lacking = (*notes, *((NO_RANGE,) if spread == 0 else ()))
     unit = spread if of_time else raw[1]
     mean = Figure("mean", rows, raw[1], synthetic[1], unit=unit, column=name, notes=lacking if of_time else notes, **group)
-    found = [mean]
+    figures = [mean]
     for measure, first, second in zip(QUARTILES, raw[2], synthetic[2], strict=True):
-        found.append(Figure(measure, rows, first, second, unit=spread, column=name, notes=lacking, **group))
-    return found
+        figures.append(Figure(measure, rows, first, second, unit=spread, column=name, notes=lacking, **group))
+    return figures
 
 
 def _groups(table: ValueTable, group: int, numeric: Sequence[int], ranges: dict[int, float | None]) -> list[Figure]:
     attribute = grouped(table.domain.attributes[group])
     counts = {(r[0], r[1]): r[2] for r in table.fetch(f"SELECT g{group}, s, count(*) FROM {table.name} GROUP BY ALL")}  # noqa: S608
-    labels, found = attribute.labels(), []
+    labels, figures = attribute.labels(), []
     by_number = dict(_summaries(table, numeric, group))
     for i in numeric:
         for code, label in enumerate(labels):
@@ -149,7 +149,7 @@ def _groups(table: ValueTable, group: int, numeric: Sequence[int], ranges: dict[
             notes = [f"the {which} table has no such rows" for which, n in (("raw", rows), ("synthetic", synthetic_rows)) if not n]
             raw, synthetic = (by_number[i].get((code, which), _EMPTY) for which in (RAW, SYNTHETIC))
             share = rows / table.rows[RAW] if table.rows[RAW] else None
-            found += _compared(
+            figures += _compared(
                 table, i, raw, synthetic, ranges[i], group=attribute.name, value=label, share=share, notes=notes
             )
-    return found
+    return figures

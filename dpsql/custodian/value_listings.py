@@ -20,8 +20,8 @@ _EPOCH = dt.datetime(1970, 1, 1)  # without a zone, as values are stored
 def listings_of(rows: Sequence[Row], domain: Domain) -> list[Listing]:
     """Return the tables; none where there are no figures."""
     figures = [dict(zip(_NAMES, row, strict=True)) for row in rows]
-    found = [_columns(figures, domain), _areas(figures)]
-    return [listing for listing in found if listing.rows]
+    listings = [_columns(figures, domain), _areas(figures)]
+    return [listing for listing in listings if listing.rows]
 
 
 def _columns(figures: Sequence[Mapping[str, Any]], domain: Domain) -> Listing:

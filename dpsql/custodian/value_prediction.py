@@ -59,14 +59,14 @@ def predictions(table: ValueTable, seed: int) -> tuple[list[Figure], str]:
     sample = _rows(table, used, RAW, MOST_ROWS, seed)
     half = _length(sample) // 2  # of a random order
     train, test = ({i: values[part] for i, values in sample.items()} for part in (slice(0, half), slice(half, None)))
-    made = _rows(table, used, SYNTHETIC, half, seed)
-    found = []
+    synthetic = _rows(table, used, SYNTHETIC, half, seed)
+    figures = []
     with one_blas_thread():
-        models = [_Trained.of(table, predictors, rows, test) for rows in (train, made)]
+        models = [_Trained.of(table, predictors, rows, test) for rows in (train, synthetic)]
         for target in targets:
             interruption.check()
-            found.append(_figure(table, target, models, test))
-    return found, " ".join(left)
+            figures.append(_figure(table, target, models, test))
+    return figures, " ".join(left)
 
 
 def _some(of: Sequence[int], most: int, rng: np.random.Generator) -> list[int]:
@@ -106,15 +106,15 @@ def _area(target: int, classes: int, trained: _Trained, tested: FloatArray) -> f
     """Return the mean area over the classes, each against the rest; None where there is nothing to train on or to test."""
     labels = trained.rows[target]
     known, asked = labels < classes, tested < classes
-    wanted = tested[asked].astype(np.int64)
-    counts = np.bincount(wanted, minlength=classes)
-    large = np.flatnonzero((counts >= LEAST) & (len(wanted) - counts >= LEAST))
+    actual = tested[asked].astype(np.int64)
+    counts = np.bincount(actual, minlength=classes)
+    large = np.flatnonzero((counts >= LEAST) & (len(actual) - counts >= LEAST))
     if not large.size or not known.any():
         return None
     others = trained.owners != target
     learnt = fit(trained.features[known][:, others], labels[known].astype(np.int64), classes)
     scores = learnt.probabilities(trained.tested[asked][:, others])
-    return float(np.mean([area_under_curve(scores[:, c], wanted == c) for c in large]))
+    return float(np.mean([area_under_curve(scores[:, c], actual == c) for c in large]))
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ class _Number:
 
     @classmethod
     def of(cls, values: FloatArray) -> _Number:
-        there = values[~np.isnan(values)]
-        if not there.size:
+        present = values[~np.isnan(values)]
+        if not present.size:
             return cls(0.0, 0.0)
-        size = max(1.0, float(np.abs(there).max()))  # squares of large numbers are more than a DOUBLE can be
-        return cls(float((there / size).mean() * size), float((there / size).std() * size))
+        size = max(1.0, float(np.abs(present).max()))  # squares of large numbers are more than a DOUBLE can be
+        return cls(float((present / size).mean() * size), float((present / size).std() * size))
 
     def features(self, values: FloatArray) -> FloatArray:
         missing = np.isnan(values)
@@ -175,8 +175,8 @@ class _Category:
 
     @classmethod
     def of(cls, values: FloatArray) -> _Category:
-        found, counts = np.unique(values, return_counts=True)
-        return cls(found[np.argsort(-counts, kind="stable")[:MOST_INDICATORS]])
+        distinct, counts = np.unique(values, return_counts=True)
+        return cls(distinct[np.argsort(-counts, kind="stable")[:MOST_INDICATORS]])
 
     def features(self, values: FloatArray) -> Any:
         from scipy import sparse

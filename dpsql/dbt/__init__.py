@@ -88,13 +88,13 @@ def answer(key: str, action: str, given: Mapping[str, Any], database: str, schem
     if given.get("interface") != INTERFACE or action not in ACTIONS:
         raise DpsqlError("the folder dpsql_package of this dbt project is of another version: run `dpsql dbt init` there")
     with open_context(find_instance(key), database, schema) as context:
-        found = ACTIONS[action](context, given)
+        reply = ACTIONS[action](context, given)
     if action == "within_error":
-        _say(given, found)
+        _say(given, reply)
     if action == "spent":
-        for line in found:
+        for line in reply:
             AdapterLogger("dpsql").info(line)
-    return found
+    return reply
 
 
 def _say(given: Mapping[str, Any], reasons: Sequence[str]) -> None:

@@ -59,8 +59,8 @@ class Declarations:
             for node, _ in new:
                 _protect(context, node)
             unlinked = links.apply(context, [node for node, _ in new], self.nodes)
-            there = {node.label for node, _ in present}
-            absent = [node for node in self.nodes if node.is_source and node.label not in there]
+            labels = {node.label for node, _ in present}
+            absent = [node for node in self.nodes if node.is_source and node.label not in labels]
             notices = [f"{node.label}: there is no {node.relation}" for node in absent]
             waiting = {node.label: _declare(context, node) for node, _ in new}
             domains_wait = any(waiting.values())
@@ -78,11 +78,11 @@ class Declarations:
         -----
         Privacy: free; no row is read.
         """
-        found = []
+        notices = []
         for node in self.nodes:
             if node.rules and _shape(context, node) is not None:
-                found += _beyond(context, node)
-        return found
+                notices += _beyond(context, node)
+        return notices
 
     def prepare(self, context: Context) -> None:
         """Apply what is new: this runs before every call."""
@@ -106,8 +106,8 @@ def declare(context: Context, given: Mapping[str, Any]) -> list[str]:
 
 def declared(context: Context) -> Sequence[Node]:
     """Return the nodes that the project has declared in this process."""
-    found = _declared.get(context.instance.key)
-    return () if found is None else found.nodes
+    declarations = _declared.get(context.instance.key)
+    return () if declarations is None else declarations.nodes
 
 
 def _shape(context: Context, node: Node) -> str | None:
@@ -192,9 +192,9 @@ def declare_rules(context: Context, label: str, protected: ProtectedSource, give
     -----
     Privacy: free; no row is read. What is declared must be public knowledge.
     """
-    for one in sorted(given, key=lambda item: not item.get("remove")):
+    for rule in sorted(given, key=lambda item: not item.get("remove")):
         try:
-            ruling.rule(context, RuleCall.parse({"source": protected.source.text, **one}))
+            ruling.rule(context, RuleCall.parse({"source": protected.source.text, **rule}))
         except DpsqlError as error:
             raise DpsqlError(f"schema.yml, {label}: {error}") from None
 
@@ -204,10 +204,10 @@ def _beyond(context: Context, node: Node) -> list[str]:
     try:
         protected = resolve(context, node.relation)
         names = [column.name for column in protected.source.columns]
-        listed = {read(str(one["rule"]), names).text for one in node.rules if not is_counted(str(one["rule"]))}
+        listed = {read(str(entry["rule"]), names).text for entry in node.rules if not is_counted(str(entry["rule"]))}
     except DpsqlError:
         return []  # what is wrong with them is said where they are applied
-    own = [one.rule.text for one in rules_of(protected) if (one.status, one.place) == (DECLARED, protected.query)]
+    own = [entry.rule.text for entry in rules_of(protected) if (entry.status, entry.place) == (DECLARED, protected.query)]
     way_out = "it stays in force; {rule: ..., remove: true} takes it back"
     missing = [text for text in own if text not in listed]
     return [f"{node.label}: schema.yml has not the rule {text}, which was declared; {way_out}" for text in missing]

@@ -56,7 +56,7 @@ def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     if context.instance.prepare is not None:
         context.instance.prepare(context)
     label = str(given["label"])
-    relation, wanted = _read(label, arguments.text(given, "source"))
+    relation, selected = _read(label, arguments.text(given, "source"))
     try:
         table = resolve(context, relation)
     except DpsqlError as error:
@@ -64,8 +64,8 @@ def linked_table(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     if not table.source.bare:
         raise DpsqlError(f"{label}: {relation} is no table of its own; {_SHAPE}")
     root, call = _call(context, label, table)
-    copied = {one.source: one for one in schema_of(context, root).tables}[table.own]
-    columns = _columns(label, copied, wanted)
+    copied = {member.source: member for member in schema_of(context, root).tables}[table.own]
+    columns = _columns(label, copied, selected)
     name = identity.release_id(root.key, call.operation, root.query, str(call.release), root.ledger.owner)
     before = [] if root.ledger.purchase(name) is None else [name]
     synthesize_tables(context, call)
@@ -82,8 +82,8 @@ def _read(label: str, sql: str) -> tuple[str, list[str] | None]:
         raise DpsqlError(f"{label}: {_SHAPE} ({error})") from None
     origin = select.args.get("from_") or select.args.get("from")
     table = None if origin is None else origin.this
-    other = [name for name, value in select.args.items() if value and name not in ("from_", "from", "expressions", "kind")]
-    if other or not isinstance(table, exp.Table) or any(table.args.get(name) for name in ("joins", "pivots", "sample")):
+    clauses = [name for name, value in select.args.items() if value and name not in ("from_", "from", "expressions", "kind")]
+    if clauses or not isinstance(table, exp.Table) or any(table.args.get(name) for name in ("joins", "pivots", "sample")):
         raise DpsqlError(f"{label}: {_SHAPE}")
     bare = table.copy()
     bare.set("alias", None)
@@ -103,12 +103,12 @@ def _call(context: Context, label: str, table: ProtectedSource) -> tuple[Protect
         place = None if node.synthesize is None else table_in(context, node.relation)
         if place is None or (place.database, key_of(place)) != (table.source.table.database, table.key):
             continue
-        given = dict(node.synthesize or {})
-        into = str(given.pop("into_schema", None) or f"dpsql_{place.schema}_{place.name}")
-        release = f"{place.name}.{given.pop('release', None) or 'default'}"
-        given |= {"source": node.relation, "into_schema": identifier(context.database, into), "release": release}
+        options = dict(node.synthesize or {})
+        into = str(options.pop("into_schema", None) or f"dpsql_{place.schema}_{place.name}")
+        release = f"{place.name}.{options.pop('release', None) or 'default'}"
+        options |= {"source": node.relation, "into_schema": identifier(context.database, into), "release": release}
         try:
-            return resolve(context, node.relation), SynthesizeTablesCall.parse(given)
+            return resolve(context, node.relation), SynthesizeTablesCall.parse(options)
         except DpsqlError as error:
             raise DpsqlError(f"schema.yml, {node.label}, synthesize: {error}") from None
     raise DpsqlError(
@@ -117,15 +117,15 @@ def _call(context: Context, label: str, table: ProtectedSource) -> tuple[Protect
     )
 
 
-def _columns(label: str, table: LinkedTable, wanted: list[str] | None) -> list[str]:
+def _columns(label: str, table: LinkedTable, selected: list[str] | None) -> list[str]:
     """Return the columns of the copy that a model has, as it spells them."""
-    there = {fold(column.name): column.name for column in table.columns}
-    if wanted is None:
-        return list(there.values())
-    missing = [name for name in wanted if fold(name) not in there]
+    copied = {fold(column.name): column.name for column in table.columns}
+    if selected is None:
+        return list(copied.values())
+    missing = [name for name in selected if fold(name) not in copied]
     if missing:
         raise DomainError(
             f"{label}: {missing[0]!r} is no column of the synthetic {table.name}: it has no declared domain, or is not in the "
             "table. Declare it in schema.yml under the source's columns (meta: {dpsql: {lower: ..., upper: ...}}, or categories)"
         )
-    return wanted
+    return selected

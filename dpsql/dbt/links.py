@@ -33,15 +33,15 @@ def parent_of(node: Node, nodes: Sequence[Node]) -> tuple[str, Node | None]:
     >>> parent_of(child, [root, child])[0]
     '"d"."raw"."a"'
     """
-    wanted = str((node.link or {}).get("parent"))
+    parent = str((node.link or {}).get("parent"))
     for names in (
-        {one.name: one for one in nodes if one.group == node.group},
-        {f"{one.group}.{one.name}": one for one in nodes if one.group},
-        {one.name: one for one in nodes if not one.group},
+        {candidate.name: candidate for candidate in nodes if candidate.group == node.group},
+        {f"{candidate.group}.{candidate.name}": candidate for candidate in nodes if candidate.group},
+        {candidate.name: candidate for candidate in nodes if not candidate.group},
     ):
-        if wanted in names:
-            return names[wanted].relation, names[wanted]
-    return wanted, None
+        if parent in names:
+            return names[parent].relation, names[parent]
+    return parent, None
 
 
 def apply(context: Context, new: Sequence[Node], nodes: Sequence[Node]) -> dict[str, list[str]]:
@@ -71,13 +71,13 @@ def apply(context: Context, new: Sequence[Node], nodes: Sequence[Node]) -> dict[
 
 def _link(context: Context, node: Node, nodes: Sequence[Node]) -> list[str]:
     """Link one table; where its parent is made by the run itself, it waits for it."""
-    given = dict(node.link or {})
-    if "parent" in given:
-        given["parent"], above = parent_of(node, nodes)
+    arguments = dict(node.link or {})
+    if "parent" in arguments:
+        arguments["parent"], above = parent_of(node, nodes)
         if above is not None and not above.is_source and table_in(context, above.relation) is None:
             return [f"{node.label}: its parent {above.relation} is not there yet"]
     try:
-        linking.link(context, LinkCall.parse({"source": node.relation, **given}))
+        linking.link(context, LinkCall.parse({"source": node.relation, **arguments}))
     except DpsqlError as error:
         raise DpsqlError(f"schema.yml, {node.label}, link: {error}") from None
     return []

@@ -114,12 +114,12 @@ def check_query(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     if context.instance.prepare is not None:
         context.instance.prepare(context)
     label = str(given["label"])
-    found = []
+    releases = []
     for protected, purchase in queries(context, QueryCall.parse(given["call"])):
-        for one in row_bounds.bought(context, protected, purchase):
-            asked = one.asked.canonical() if isinstance(one, QueryPurchase) else None
-            found.append(_free(protected, label, one.release_name, one.operation, asked))
-    return {"label": label, "releases": [name for name, _ in found], "before": [name for name, before in found if before]}
+        for variant in row_bounds.bought(context, protected, purchase):
+            asked = variant.asked.canonical() if isinstance(variant, QueryPurchase) else None
+            releases.append(_free(protected, label, variant.release_name, variant.operation, asked))
+    return {"label": label, "releases": [name for name, _ in releases], "before": [name for name, before in releases if before]}
 
 
 def _words(question: Mapping[str, Any]) -> str:
@@ -129,10 +129,10 @@ def _words(question: Mapping[str, Any]) -> str:
     return " ".join((aggregates or "groups", *([f"by {keys}"] if keys else []), rows_asked(question)))
 
 
-def _within(asked: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+def _within(asked: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     """Return whether a question asks for nothing that a stored one does not hold."""
-    same = all(asked[part] == held[part] for part in ("keys", "rows"))
-    return same and set(asked["aggregates"]) <= set(held["aggregates"])
+    same = all(asked[part] == stored[part] for part in ("keys", "rows"))
+    return same and set(asked["aggregates"]) <= set(stored["aggregates"])
 
 
 def _free(
@@ -145,10 +145,10 @@ def _free(
         [operation],
     ).fetchall()
     for source, query, bought, parameters in rows:
-        held: Mapping[str, Any] = {} if asked is None else json.loads(str(parameters))["query"]
-        other = (source, query) != (protected.key, protected.query) or (asked is not None and not _within(asked, held))
-        if other and bought == identity.release_id(source, operation, query, name):
-            before, now = (str(query), protected.query) if asked is None else (_words(held), _words(asked))
+        stored: Mapping[str, Any] = {} if asked is None else json.loads(str(parameters))["query"]
+        differs = (source, query) != (protected.key, protected.query) or (asked is not None and not _within(asked, stored))
+        if differs and bought == identity.release_id(source, operation, query, name):
+            before, now = (str(query), protected.query) if asked is None else (_words(stored), _words(asked))
             raise ReleaseError(
                 f"{label}: its release {bought!r} was bought for other SQL: {before}. Now it is: {now}. "
                 "A changed model is another release and costs anew: give its config another release, or put the SQL back to use "
@@ -240,15 +240,15 @@ def _outside_of_released(context: Context, table: TableId, bought: Release, k: i
         counts = count_tables(context.cursor, codes, domain.sizes, cliques)
     finally:
         context.cursor.execute(f"DROP TABLE IF EXISTS {identifier(codes)}")
-    found: list[tuple[float, str]] = []
+    reasons: list[tuple[float, str]] = []
     for clique in cliques:
         distance, noise = bound(statistics, clique, counts[clique])
         if distance + noise > most:
             names = ", ".join(domain.names[position] for position in clique)
             how = f"{distance:.3f} from the released table, and {noise:.3f} that its noise can account for"
             reason = f"{names}: up to {distance + noise:.3f} from the raw table ({how}); max_tvd is {most:g}"
-            found.append((distance + noise, reason))
-    return [reason for _, reason in sorted(found, key=lambda item: -item[0])]
+            reasons.append((distance + noise, reason))
+    return [reason for _, reason in sorted(reasons, key=lambda item: -item[0])]
 
 
 def bound(statistics: Statistics, clique: Clique, counts: IntArray) -> tuple[float, float]:

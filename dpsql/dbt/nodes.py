@@ -57,10 +57,10 @@ def node(item: Mapping[str, Any]) -> Node:
             "synthesize away here, or link"
         )
     synthesize = None if meta.get("synthesize") is None else part(f"{label}, synthesize", meta["synthesize"], SYNTHESIZE)
-    columns = {name: arguments(f"{label}, column {name}", given) for name, given in (item.get("columns") or {}).items()}
-    given = rules(label, meta.get("rules"))
+    columns = {name: arguments(f"{label}, column {name}", told) for name, told in (item.get("columns") or {}).items()}
+    of_rows = rules(label, meta.get("rules"))
     return Node(
-        label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, given, link, synthesize,
+        label, str(item["relation"]), item["kind"] == "source", numbers(protect), columns, of_rows, link, synthesize,
         str(item.get("name") or ""), str(item.get("group") or ""),
     )  # fmt: skip
 
@@ -89,15 +89,15 @@ def rules(label: str, given: Any) -> list[dict[str, Any]]:
         return []
     if not isinstance(given, list):
         raise DpsqlError(f"schema.yml, {label}: rules is {given!r}, which is no list; write rules: ['age >= 18', ...]")
-    found = []
+    listed = []
     for item in given:
         if isinstance(item, Mapping):
             _check_keys(f"{label}, rules", item, RULE)
         text = item.get("rule") if isinstance(item, Mapping) else item
         if not isinstance(text, str):
             raise DpsqlError(f"schema.yml, {label}: the rule {text!r} is no text; write it in quotes: rules: ['age >= 18', ...]")
-        found.append(dict(item) if isinstance(item, Mapping) else {"rule": text})
-    return found
+        listed.append(dict(item) if isinstance(item, Mapping) else {"rule": text})
+    return listed
 
 
 def numbers(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,11 +112,11 @@ def numbers(given: Mapping[str, Any]) -> dict[str, Any]:
     def number(value: Any) -> Any:
         return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
-    found = {}
+    read = {}
     for name, value in given.items():
         listed = name == "edges" and isinstance(value, list)
-        found[name] = [number(item) for item in value] if listed else value if name == "categories" else number(value)
-    return found
+        read[name] = [number(item) for item in value] if listed else value if name == "categories" else number(value)
+    return read
 
 
 def _check_keys(label: str, given: Any, allowed: Sequence[str]) -> None:

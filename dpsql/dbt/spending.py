@@ -37,9 +37,9 @@ def _line(context: Context, name: str, before: bool) -> str:
         return "answered with what was bought before, nothing is spent"
     source, epsilon = str(bought.manifest["source"]), at_most(float(bought.manifest["charge"]["epsilon"]))
     paid = "bought before, nothing is spent" if before else f"bought for epsilon = {epsilon:g}"
-    held = Books(context.cursor, drawing.home(context, name))
-    source = Links(held.cursor, held.database, held).root(source)  # of a table that was linked since
-    books = Ledger(held, source, context.user)
+    home_books = Books(context.cursor, drawing.home(context, name))
+    source = Links(home_books.cursor, home_books.database, home_books).root(source)  # of a table that was linked since
+    books = Ledger(home_books, source, context.user)
     protection = books.protection()
     if protection is None:
         return f"{name}: {paid}"

@@ -37,9 +37,9 @@ def connection_of(con: Any) -> duckdb.DuckDBPyConnection:
         return con
     if isinstance(con, Served):
         raise ArgumentError("con", con, "a database of this process is needed here, not a served one")
-    held = getattr(con, "con", None)  # an ibis backend
-    if isinstance(held, duckdb.DuckDBPyConnection):
-        return held
+    inner = getattr(con, "con", None)  # an ibis backend
+    if isinstance(inner, duckdb.DuckDBPyConnection):
+        return inner
     if is_engine(con):
         raise ArgumentError("con", con, "an engine has many connections; take one: with engine.connect() as con: ...")
     if callable(getattr(con, "exec_driver_sql", None)):  # a Connection
@@ -54,14 +54,14 @@ def is_engine(con: Any) -> bool:
     return callable(getattr(con, "raw_connection", None)) and hasattr(con, "pool")
 
 
-def _unwrapped(raw: Any, given: Any) -> duckdb.DuckDBPyConnection:
+def _unwrapped(raw: Any, con: Any) -> duckdb.DuckDBPyConnection:
     """Return the connection inside a pool's or a driver's wrapper."""
     driver = getattr(raw, "driver_connection", None) or getattr(raw, "dbapi_connection", None) or raw
-    held = [driver, *getattr(driver, "__dict__", {}).values()]
-    found = next((value for value in held if isinstance(value, duckdb.DuckDBPyConnection)), None)
-    if found is None:
-        raise ArgumentError("con", given, _EXPECTED)
-    return found
+    parts = [driver, *getattr(driver, "__dict__", {}).values()]
+    connection = next((value for value in parts if isinstance(value, duckdb.DuckDBPyConnection)), None)
+    if connection is None:
+        raise ArgumentError("con", con, _EXPECTED)
+    return connection
 
 
 def load_engine(engine: Any, load: Callable[[duckdb.DuckDBPyConnection], None]) -> None:

@@ -52,8 +52,8 @@ ANSWERS = {
 @cache
 def answer(name: str) -> Callable[[Context, Any], str]:
     """Return the function that answers a call with the text of a relation."""
-    module, _, found = ANSWERS[name].partition(":")
-    function: Callable[[Context, Any], str] = getattr(import_module(f"dpsql.{module}"), found)
+    module, _, attribute = ANSWERS[name].partition(":")
+    function: Callable[[Context, Any], str] = getattr(import_module(f"dpsql.{module}"), attribute)
     return function
 
 
@@ -97,6 +97,7 @@ def run(
         running = interruption.Running(context.cursor)
         try:
             with instance.listed(running), interruption.call(running):
+                # what a dbt project declares is declared before anything is asked
                 if instance.prepare is not None:
                     instance.prepare(context)
                 context.known["call"] = name
@@ -108,5 +109,6 @@ def run(
                 raise DpsqlError(first_line(error)) from None
             raise
         finally:
+            # what was paid for is told where the call failed as well
             if paid is not None:
                 paid += context.known.get("paid", ())

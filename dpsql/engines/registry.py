@@ -32,22 +32,22 @@ def checked(engine: str, url: str | None, relation: str) -> Remote:
     ArgumentError
         The url is none of the engine's, or either text holds credentials.
     """
-    found = Remote(engine, url or "", relation)
-    _known(found)
+    remote = Remote(engine, url or "", relation)
+    _known(remote)
     if engine == "duckdb":
         if url is not None:
             told = "engine := 'duckdb' reads what is attached here, and takes none; ATTACH has the address"
             raise ArgumentError("url", OnlyType(url), told)
         from dpsql.engines.attached.place import whole
 
-        return replace(found, relation=whole(relation))
+        return replace(remote, relation=whole(relation))
     if url is None:
         raise ArgumentError("url", url, f"engine := {engine!r} needs it: 'sc://host:15002'")
     from dpsql.engines.spark import session
 
     session.checked_url(url)
     session.check_relation(relation)
-    return found
+    return remote
 
 
 def describe(remote: Remote, cursor: duckdb.DuckDBPyConnection) -> list[Described]:

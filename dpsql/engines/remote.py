@@ -55,8 +55,8 @@ def files_of(relation: str) -> tuple[str, str] | None:
     >>> files_of("delta:/lake/people"), files_of("lake.people")
     (('delta', '/lake/people'), None)
     """
-    found = _FILES.fullmatch(relation)
-    return (found[1], found[2]) if found else None
+    match = _FILES.fullmatch(relation)
+    return (match[1], match[2]) if match else None
 
 
 def changed(relation: str, columns: Collection[str]) -> DpsqlError:

@@ -72,13 +72,13 @@ def mean(cells: FloatArray, places: FloatArray, deviation: float, times: float) 
     c = total**2 - noise * float((places**2).sum())
     with np.errstate(all="ignore"):
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        one, other = (-b - root) / a, (-b + root) / a
-    lower, upper = np.minimum(one, other), np.maximum(one, other)
+        first, second = (-b - root) / a, (-b + root) / a
+    lower, upper = np.minimum(first, second), np.maximum(first, second)
     inside = np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
     # of a quadratic that opens downwards: all but what is between the roots
     below, above = lower >= 0.0, upper <= 1.0
     outside = np.where(below | ~above, 0.0, np.clip(upper, 0.0, 1.0)), np.where(above | ~below, 1.0, np.clip(lower, 0.0, 1.0))
-    all_ = (a <= 0) & ((b**2 - a * c < 0) | ~np.isfinite(one + other))
+    all_ = (a <= 0) & ((b**2 - a * c < 0) | ~np.isfinite(first + second))
     low = np.where(a > 0, inside[0], outside[0])
     high = np.where(a > 0, inside[1], outside[1])
     return np.where(all_, 0.0, low), np.where(all_, 1.0, high)
@@ -103,14 +103,14 @@ def quotient(
     Numerator less r times denominator is 0 but for noise if r is the quotient (Fieller 1954): a quadratic in r, as for `mean`.
     """
     over, under = value
-    own, both, other = (times**2 * part for part in variance)
-    a, b, c = under**2 - other, both - over * under, over**2 - own
+    own, both, below = (times**2 * part for part in variance)
+    a, b, c = under**2 - below, both - over * under, over**2 - own
     with np.errstate(all="ignore"):
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        one, two = (-b - root) / a, (-b + root) / a
-    known = (a > 0) & (under > 0) & np.isfinite(one + two)
-    low = np.where(known, np.clip(np.minimum(one, two), least, most), least)
-    return low, np.where(known, np.clip(np.maximum(one, two), least, most), most)
+        first, second = (-b - root) / a, (-b + root) / a
+    known = (a > 0) & (under > 0) & np.isfinite(first + second)
+    low = np.where(known, np.clip(np.minimum(first, second), least, most), least)
+    return low, np.where(known, np.clip(np.maximum(first, second), least, most), most)
 
 
 def leaves(counts: FloatArray, share: float, spread: FloatArray, times: float) -> tuple[IntArray, IntArray]:
@@ -128,11 +128,11 @@ def leaves(counts: FloatArray, share: float, spread: FloatArray, times: float) -
     upto = np.cumsum(counts, axis=-1)
     excess = upto - share * upto[..., -1:]
     before = np.concatenate([-share * upto[..., -1:], excess[..., :-1]], axis=-1)
-    held = (before <= 1.0 - share + times * spread[:-1]) & (excess >= -share - times * spread[1:])
+    may_hold = (before <= 1.0 - share + times * spread[:-1]) & (excess >= -share - times * spread[1:])
     last = counts.shape[-1] - 1
-    some = held.any(axis=-1)
-    first = np.where(some, np.argmax(held, axis=-1), 0)
-    return first.astype(np.int64), np.where(some, last - np.argmax(held[..., ::-1], axis=-1), last).astype(np.int64)
+    some = may_hold.any(axis=-1)
+    first = np.where(some, np.argmax(may_hold, axis=-1), 0)
+    return first.astype(np.int64), np.where(some, last - np.argmax(may_hold[..., ::-1], axis=-1), last).astype(np.int64)
 
 
 def deviations(branching: Sequence[int], spreads: Sequence[float], share: float) -> FloatArray:
@@ -165,8 +165,8 @@ def deviations(branching: Sequence[int], spreads: Sequence[float], share: float)
             weight = middle
         else:
             rest = np.maximum(parts - 1 - index, 0)
-            there = np.where(index < parts, (at - share) ** 2, 0.0)
-            variance += own * (index * (1.0 - share) ** 2 + there + rest * share**2)
+            of_part = np.where(index < parts, (at - share) ** 2, 0.0)
+            variance += own * (index * (1.0 - share) ** 2 + of_part + rest * share**2)
         below *= parts
-    found: FloatArray = np.sqrt(np.maximum(variance, 0.0))
-    return found
+    spread: FloatArray = np.sqrt(np.maximum(variance, 0.0))
+    return spread

@@ -254,10 +254,10 @@ def released(units: Units, cutting: Cutting, leaves: int, answer: Callable[[int,
     first = np.arange(0, units.count, width, dtype=np.int64)
     behind = np.minimum(first + width, units.count)
     parent = np.zeros(first.size, np.int64)
-    found = [Level(first, behind, answer(0, (first, behind)), parent)]
+    counted = [Level(first, behind, answer(0, (first, behind)), parent)]
     for level in range(1, len(cutting.scales)):
-        before = found[-1]
-        open_ = _opened(before, cutting.scales[level - 1], cutting.mechanism, int(found[0].counts.sum()) // leaves)
+        before = counted[-1]
+        open_ = _opened(before, cutting.scales[level - 1], cutting.mechanism, int(counted[0].counts.sum()) // leaves)
         width >>= bits
         if not open_.size or not width:
             break
@@ -265,17 +265,17 @@ def released(units: Units, cutting: Cutting, leaves: int, answer: Callable[[int,
         parent = np.repeat(open_, [part.size for part in parts])
         first = np.concatenate(parts)
         behind = np.minimum(first + width, before.behind[parent])
-        found.append(Level(first, behind, answer(level, (first, behind)), parent))
-    return found
+        counted.append(Level(first, behind, answer(level, (first, behind)), parent))
+    return counted
 
 
 def _opened(level: Level, scale: Fraction, mechanism: str, least: int) -> IntArray:
     """Return the places of the cells that are counted in parts."""
     passed = max(least, float(scale) * (math.log(1 / (2 * _PASSED)) if mechanism == "laplace" else 3.0))
-    found = np.flatnonzero((level.behind - level.first > 1) & (level.counts > passed))
-    if found.size > _MOST_OPEN:
-        found = np.sort(found[np.argsort(-level.counts[found], kind="stable")[:_MOST_OPEN]])
-    return np.asarray(found, np.int64)
+    places = np.flatnonzero((level.behind - level.first > 1) & (level.counts > passed))
+    if places.size > _MOST_OPEN:
+        places = np.sort(places[np.argsort(-level.counts[places], kind="stable")[:_MOST_OPEN]])
+    return np.asarray(places, np.int64)
 
 
 def cut(units: Units, levels: Sequence[Level], leaves: int) -> tuple[int, ...]:
@@ -364,9 +364,9 @@ def _covering(levels: Sequence[Level]) -> tuple[IntArray, IntArray, FloatArray]:
         if number + 1 < len(levels):
             closed[levels[number + 1].parent] = False
         out.append((level.first[closed], level.behind[closed], masses[closed]))
-    first, behind, held = (np.concatenate(parts) for parts in zip(*out, strict=True))
+    first, behind, mass = (np.concatenate(parts) for parts in zip(*out, strict=True))
     order = np.argsort(first, kind="stable")
-    return first[order], behind[order], held[order]
+    return first[order], behind[order], mass[order]
 
 
 def _total(counts: FloatArray) -> FloatArray:
@@ -384,17 +384,17 @@ def _shared(level: Level, parents: FloatArray) -> FloatArray:
 
 def points(units: Units, edges: IntArray) -> FloatArray:
     """Return for each leaf the value that stands for all of it, where it is so narrow that there is one; else NaN."""
-    found = np.full(edges.size - 1, np.nan)
+    values = np.full(edges.size - 1, np.nan)
     if units.single:
-        return found
+        return values
     low, high = units.values(edges[:-1].astype(np.float64)), units.values(edges[1:].astype(np.float64))
     narrow = (np.diff(edges) == 1) | (high - low <= _NARROW * np.maximum(np.abs(low), np.abs(high)))
     if units.sort == "temporal":
         narrow = np.diff(edges) == 1
     for place in np.flatnonzero(narrow).tolist():
-        behind = float(high[place]) if place + 1 < found.size else math.nextafter(float(high[place]), math.inf)  # the upper bound
-        found[place] = low[place] if units.sort == "temporal" else _roundest(float(low[place]), behind)
-    return found
+        behind = float(high[place]) if place + 1 < values.size else math.nextafter(float(high[place]), math.inf)  # the upper bound
+        values[place] = low[place] if units.sort == "temporal" else _roundest(float(low[place]), behind)
+    return values
 
 
 def wide(units: Units, edges: IntArray) -> BoolArray:

@@ -18,10 +18,10 @@ from dpsql.numerics.arrays import FloatArray, IntArray
 def _held(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
     if measure.kind != "values":
         raise ArgumentError("measure", measure.kind, "must be of kind 'values'")
-    held = np.asarray(counters, dtype=np.float64)
-    if held.shape[-1:] != measure.lengths:
-        raise ArgumentError("counters", str(held.shape), f"must have {measure.lengths[0]} counters in its last axis")
-    return held
+    numbers = np.asarray(counters, dtype=np.float64)
+    if numbers.shape[-1:] != measure.lengths:
+        raise ArgumentError("counters", str(numbers.shape), f"must have {measure.lengths[0]} counters in its last axis")
+    return numbers
 
 
 def histogram(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
@@ -31,10 +31,10 @@ def histogram(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
 
 def mode(measure: Measure, counters: npt.ArrayLike) -> IntArray:
     """Return the place of the most frequent value, shape (..., groups); -1 (NULL) where no count rounds to 1 or more."""
-    held = _held(measure, counters)
+    numbers = _held(measure, counters)
     if measure.other:  # which is many values
-        held = held[..., :-1]
-    return np.where(counts(held.max(axis=-1)) > 0, held.argmax(axis=-1), -1).astype(np.int64)
+        numbers = numbers[..., :-1]
+    return np.where(counts(numbers.max(axis=-1)) > 0, numbers.argmax(axis=-1), -1).astype(np.int64)
 
 
 def occurs(measure: Measure, counters: npt.ArrayLike, sigma: float) -> BoolArray:
@@ -45,5 +45,5 @@ def occurs(measure: Measure, counters: npt.ArrayLike, sigma: float) -> BoolArray
     A value that does not occur is taken to with a probability of about 1e-3; one that fewer rows than noise hold is missed. With
     the values ('false', 'true'): bool_or is the second of them, bool_and is not the first.
     """
-    held = _held(measure, counters)
-    return np.asarray(held > max(SURE * sigma, 0.5))
+    numbers = _held(measure, counters)
+    return np.asarray(numbers > max(SURE * sigma, 0.5))

@@ -114,8 +114,8 @@ class Learning:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that ``from_json`` reads back, exactly."""
-        found = {**{name: getattr(self, name) for name in _FIELDS}, "edges": list(self.edges), "scale": str(self.scale)}
-        return {**found, "declared": True} if self.declared else found
+        fields = {**{name: getattr(self, name) for name in _FIELDS}, "edges": list(self.edges), "scale": str(self.scale)}
+        return {**fields, "declared": True} if self.declared else fields
 
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> Learning:
@@ -209,14 +209,14 @@ def likely(learning: Learning, counts: IntArray) -> FloatArray:
     """
     numbers, noise = np.asarray(counts, np.float64), learning.deviation
     kept = _grown(numbers > learning.sure, numbers > _BESIDE * noise)
-    found = np.flatnonzero(kept)
-    if not found.size:
+    cells = np.flatnonzero(kept)
+    if not cells.size:
         return np.zeros(numbers.size)
-    kept[found[0] : found[-1] + 1] = True
+    kept[cells[0] : cells[-1] + 1] = True
     out = np.where(kept, np.maximum(numbers, 0.0), 0.0)
     limits = np.maximum(numbers, 0.0)
-    _extend(out, limits, int(found[-1]), 1)
-    _extend(out, limits, int(found[0]), -1)
+    _extend(out, limits, int(cells[-1]), 1)
+    _extend(out, limits, int(cells[0]), -1)
     return out
 
 
@@ -277,12 +277,12 @@ def chosen(
     -----
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
-    held = likely(learning, counts)
+    rows = likely(learning, counts)
     if learning.declared and not _sees_magnitudes(learning, counts):
         return learning.edges[0], learning.edges[-1]
-    if not held.any():
+    if not rows.any():
         return covering(learning, counts)
-    points, values, masses = _spread(learning, held)
+    points, values, masses = _spread(learning, rows)
     most = CUT if learning.declared else None
     if not span:
         reach = np.unique(np.abs(points))
@@ -306,18 +306,18 @@ def chosen(
 
 def covering(learning: Learning, counts: IntArray) -> Bounds:
     """Return the ends of all cells that seem to hold rows; fixed bounds where none does. Privacy: post-processing."""
-    found = np.flatnonzero(likely(learning, counts) > 0)
-    if not found.size:
+    cells = np.flatnonzero(likely(learning, counts) > 0)
+    if not cells.size:
         return _within(learning, 0.0, 1.0)
-    return _within(learning, learning.edges[int(found[0])], _end(learning, int(found[-1])))
+    return _within(learning, learning.edges[int(cells[0])], _end(learning, int(cells[-1])))
 
 
 def beyond(learning: Learning, counts: IntArray, bounds: Bounds) -> Bounds:
     """Return about how many rows lie beyond bounds, and how much of their sum is cut off. Privacy: post-processing."""
-    held = likely(learning, counts)
-    if not held.any():
+    rows = likely(learning, counts)
+    if not rows.any():
         return 0.0, 0.0
-    _, values, masses = _spread(learning, held)
+    _, values, masses = _spread(learning, rows)
     off = np.maximum(bounds[0] - values, 0) + np.maximum(values - bounds[1], 0)
     return float(masses[off > 0].sum()), float((masses * off).sum())
 
@@ -349,10 +349,10 @@ def _within(learning: Learning, lower: float, upper: float) -> Bounds:
     return lower, upper
 
 
-def _spread(learning: Learning, held: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _spread(learning: Learning, rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return candidates for bounds, and values with the numbers of rows that have them."""
     points, values, masses = [0.0] if learning.edges[0] <= 0 <= learning.edges[-1] else [], [], []
-    for cell in np.flatnonzero(held > 0):
+    for cell in np.flatnonzero(rows > 0):
         low, high = learning.edges[int(cell)], _end(learning, int(cell))
         ends = _parts(low, high)
         if learning.whole:
@@ -360,10 +360,10 @@ def _spread(learning: Learning, held: FloatArray) -> tuple[FloatArray, FloatArra
         points += ends.tolist()
         if ends.size == 1:
             values.append(float(ends[0]))
-            masses.append(float(held[cell]))
+            masses.append(float(rows[cell]))
             continue
         values += ((ends[:-1] + ends[1:]) / 2).tolist()
-        masses += (float(held[cell]) * _shares(ends, _slope(held, int(cell)))).tolist()
+        masses += (float(rows[cell]) * _shares(ends, _slope(rows, int(cell)))).tolist()
     return np.unique(points), np.asarray(values), np.asarray(masses)
 
 
@@ -376,15 +376,15 @@ def _parts(low: float, high: float) -> FloatArray:
     return np.linspace(low, high, _PARTS + 1) if high > low else np.asarray([low])
 
 
-def _slope(held: FloatArray, cell: int) -> float:
+def _slope(rows: FloatArray, cell: int) -> float:
     """Return by what the density of the logarithm changes over a cell, by its neighbours' counts."""
-    below = held[cell - 1] if cell > 0 else 0.0
-    above = held[cell + 1] if cell + 1 < held.size else 0.0
+    below = rows[cell - 1] if cell > 0 else 0.0
+    above = rows[cell + 1] if cell + 1 < rows.size else 0.0
     if below > 0 and above > 0:
-        found = math.sqrt(above / below)
+        factor = math.sqrt(above / below)
     else:
-        found = min(held[cell] / below, 1.0) if below > 0 else max(above / held[cell], 1.0) if above > 0 else 1.0
-    return float(min(max(found, 1 / _STEEP), _STEEP))
+        factor = min(rows[cell] / below, 1.0) if below > 0 else max(above / rows[cell], 1.0) if above > 0 else 1.0
+    return float(min(max(factor, 1 / _STEEP), _STEEP))
 
 
 def _shares(ends: FloatArray, slope: float) -> FloatArray:
@@ -411,8 +411,8 @@ def _error(bias: FloatArray, spans: FloatArray, noise: float, most: float | None
 
     ``spans``: powers of the distance of the bounds, by which noise grows; ``most``: largest bias, as a share of the noise.
     """
-    found = np.hypot(bias, noise * spans) if most is None else np.where(bias <= most * noise * spans, noise * spans, math.inf)
-    return np.asarray(np.where(spans > 0, found, math.inf))
+    error = np.hypot(bias, noise * spans) if most is None else np.where(bias <= most * noise * spans, noise * spans, math.inf)
+    return np.asarray(np.where(spans > 0, error, math.inf))
 
 
 def _one_sided(

@@ -417,13 +417,13 @@ def _largest(rows: int | None, groups: int | None, each: int | None) -> tuple[in
 
 
 def _up(number: Fraction) -> float:
-    found = float(number)
-    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
 
 
 def _root_up(square: int) -> float:
     root = math.isqrt(square)
-    found = float(root) if root * root == square else math.sqrt(square)
-    while Fraction(found) ** 2 < square:
-        found = math.nextafter(found, math.inf)
-    return found
+    nearest = float(root) if root * root == square else math.sqrt(square)
+    while Fraction(nearest) ** 2 < square:
+        nearest = math.nextafter(nearest, math.inf)
+    return nearest

@@ -119,8 +119,8 @@ def combine(estimates: Sequence[npt.ArrayLike], variances: Sequence[float]) -> t
         return np.asarray(estimates[best], dtype=np.float64), 0.0
     weights = [1.0 / v for v in variances]
     total = sum(weights)
-    found = sum((w * np.asarray(e, dtype=np.float64) for w, e in zip(weights, estimates, strict=True)), np.zeros(()))
-    return np.asarray(found / total), 1.0 / total
+    weighted = sum((w * np.asarray(e, dtype=np.float64) for w, e in zip(weights, estimates, strict=True)), np.zeros(()))
+    return np.asarray(weighted / total), 1.0 / total
 
 
 def _shares(counters: FloatArray, sigma: float) -> FloatArray:
@@ -158,13 +158,13 @@ def moments(measure: Measure, counters: npt.ArrayLike, sigma: float) -> Moments:
     """
     if measure.kind != "moments":
         raise ArgumentError("measure", measure.kind, "must be of kind 'moments'")
-    held = np.asarray(counters, dtype=np.float64) / measure.grid
-    if held.ndim < 2 or held.shape[-1] != measure.lengths[0]:
-        raise ArgumentError("counters", str(held.shape), f"must be of shape (..., groups, {measure.lengths[0]})")
+    numbers = np.asarray(counters, dtype=np.float64) / measure.grid
+    if numbers.ndim < 2 or numbers.shape[-1] != measure.lengths[0]:
+        raise ArgumentError("counters", str(numbers.shape), f"must be of shape (..., groups, {measure.lengths[0]})")
     noise = sigma / measure.grid
     degree, names = measure.degree, len(measure.variables)
-    nulls = held[..., -1] if measure.nulls else None
-    cells = held[..., : (degree + 1) ** names]
+    nulls = numbers[..., -1] if measure.nulls else None
+    cells = numbers[..., : (degree + 1) ** names]
     weights = np.arange(degree + 1) / degree
     grid = (degree + 1,) * names
     place = np.stack([w.ravel() for w in np.meshgrid(*[weights] * names, indexing="ij")], axis=-1)  # (cells, variables)
@@ -194,9 +194,9 @@ def scaled_sum(measure: Measure, counters: npt.ArrayLike) -> FloatArray:
     return np.asarray(np.asarray(counters, dtype=np.float64)[..., 0] * (variable.magnitude / measure.grid))
 
 
-def possible_sum(found: FloatArray, variable: Variable) -> FloatArray:
+def possible_sum(summed: FloatArray, variable: Variable) -> FloatArray:
     """Return sums moved to a sign that the bounds allow."""
-    return np.asarray(np.clip(found, 0.0 if variable.lower >= 0 else -np.inf, 0.0 if variable.upper <= 0 else np.inf))
+    return np.asarray(np.clip(summed, 0.0 if variable.lower >= 0 else -np.inf, 0.0 if variable.upper <= 0 else np.inf))
 
 
 def at_least(count: FloatArray, deviation: float, rows: int = 1) -> BoolArray:
@@ -206,48 +206,48 @@ def at_least(count: FloatArray, deviation: float, rows: int = 1) -> BoolArray:
     return np.asarray(count + _SURELY * deviation >= rows)
 
 
-def counts(found: npt.ArrayLike) -> FloatArray:
+def counts(noisy: npt.ArrayLike) -> FloatArray:
     """Return noisy counts as the counts that SQL shows: whole, at least 0."""
-    return np.asarray(np.maximum(np.rint(np.asarray(found, dtype=np.float64)), 0.0))
+    return np.asarray(np.maximum(np.rint(np.asarray(noisy, dtype=np.float64)), 0.0))
 
 
-def estimate(name: str, found: Moments) -> FloatArray:
+def estimate(name: str, moments: Moments) -> FloatArray:
     """Return one aggregate, shape (..., groups); NaN for NULL.
 
     Parameters
     ----------
     name : one of ``SINGLE`` and ``PAIRED``
-    found : Moments
+    moments : Moments
 
     Raises
     ------
     ArgumentError
         The name is unknown, or the measure has too few variables or too small a degree for it.
     """
-    measure = found.measure
+    measure = moments.measure
     if name not in SINGLE + PAIRED:
         raise ArgumentError("name", name, f"must be one of {', '.join(map(repr, SINGLE + PAIRED))}")
     if name in PAIRED and len(measure.variables) != 2:
         raise ArgumentError("name", name, f"needs more variables than the measure has: {len(measure.variables)}")
-    if name in SQUARED and found.variances is None:
+    if name in SQUARED and moments.variances is None:
         raise ArgumentError("name", name, "needs a measure of degree 2")
     if name in ("count", "regr_count"):
-        return counts(found.count)
-    deviation = found.noise * math.sqrt(found.cells.shape[-1])
+        return counts(moments.count)
+    deviation = moments.noise * math.sqrt(moments.cells.shape[-1])
     if name == "sum":
-        summed = found.sums[..., 0]
-        return summed if deviation else np.where(at_least(found.count, 0.0), summed, np.nan)
+        summed = moments.sums[..., 0]
+        return summed if deviation else np.where(at_least(moments.count, 0.0), summed, np.nan)
     least = 2 if name.endswith("_samp") else 1
-    rows = np.maximum(counts(found.count), least)
+    rows = np.maximum(counts(moments.count), least)
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = _single(name, found, rows) if name in SINGLE else _paired(name, found, rows)
-    return np.where(at_least(found.count, deviation, least), value, np.nan)
+        value = _single(name, moments, rows) if name in SINGLE else _paired(name, moments, rows)
+    return np.where(at_least(moments.count, deviation, least), value, np.nan)
 
 
-def hidden(found: Moments) -> BoolArray:
+def hidden(moments: Moments) -> BoolArray:
     """Return whether noise may hide a variance of a pair: then nothing is known of what they share. Shape (..., groups)."""
-    assert found.variances is not None  # noqa: S101
-    return np.asarray((found.variances <= _hidden_below(found)[..., None]).any(axis=-1))
+    assert moments.variances is not None  # noqa: S101
+    return np.asarray((moments.variances <= _hidden_below(moments)[..., None]).any(axis=-1))
 
 
 def farthest(name: str, measure: Measure) -> tuple[float, float] | None:
@@ -268,47 +268,47 @@ def farthest(name: str, measure: Measure) -> tuple[float, float] | None:
     return (-math.inf, math.inf) if name in ("regr_slope", "regr_intercept", "regr_sxy") else None
 
 
-def _hidden_below(found: Moments) -> FloatArray:
+def _hidden_below(moments: Moments) -> FloatArray:
     """Return how large a variance is, in squares of the span, that noise alone gives."""
-    return np.asarray(np.minimum(found.noise / np.maximum(found.count, 1.0), 0.25))
+    return np.asarray(np.minimum(moments.noise / np.maximum(moments.count, 1.0), 0.25))
 
 
-def _mean(found: Moments, variable: int) -> FloatArray:
-    bounds = found.measure.variables[variable]
-    return np.clip(bounds.lower + bounds.span * found.means[..., variable], bounds.lower, bounds.upper)
+def _mean(moments: Moments, variable: int) -> FloatArray:
+    bounds = moments.measure.variables[variable]
+    return np.clip(bounds.lower + bounds.span * moments.means[..., variable], bounds.lower, bounds.upper)
 
 
-def _variance(found: Moments, variable: int) -> FloatArray:
-    assert found.variances is not None  # noqa: S101
-    return np.asarray(found.variances[..., variable] * found.measure.variables[variable].span ** 2)
+def _variance(moments: Moments, variable: int) -> FloatArray:
+    assert moments.variances is not None  # noqa: S101
+    return np.asarray(moments.variances[..., variable] * moments.measure.variables[variable].span ** 2)
 
 
-def _single(name: str, found: Moments, rows: FloatArray) -> FloatArray:
+def _single(name: str, moments: Moments, rows: FloatArray) -> FloatArray:
     if name == "avg":
-        return _mean(found, 0)
-    value = _variance(found, 0)
+        return _mean(moments, 0)
+    value = _variance(moments, 0)
     if name.endswith("_samp"):
         value = value * rows / (rows - 1)
     return np.sqrt(value) if name.startswith("stddev") else value
 
 
-def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
+def _paired(name: str, moments: Moments, rows: FloatArray) -> FloatArray:
     """Return an estimate of (y, x): y is variable 0, x variable 1."""
-    assert found.covariance is not None  # noqa: S101
+    assert moments.covariance is not None  # noqa: S101
     if name in ("regr_avgy", "regr_avgx"):
-        return _mean(found, 0 if name == "regr_avgy" else 1)
-    spans = [v.span for v in found.measure.variables]
-    covariance = found.covariance * spans[0] * spans[1]
+        return _mean(moments, 0 if name == "regr_avgy" else 1)
+    spans = [v.span for v in moments.measure.variables]
+    covariance = moments.covariance * spans[0] * spans[1]
     if name.startswith("covar"):
         return covariance * rows / (rows - 1) if name == "covar_samp" else covariance
-    held = np.maximum(found.count, 0.0)
+    count = np.maximum(moments.count, 0.0)
     if name == "regr_sxy":
-        return held * covariance
-    y, x = _variance(found, 0), _variance(found, 1)
+        return count * covariance
+    y, x = _variance(moments, 0), _variance(moments, 1)
     if name in ("regr_sxx", "regr_syy"):
-        return held * (x if name == "regr_sxx" else y)
-    if found.noise:  # a variance that noise hides is not known to be 0
-        least = _hidden_below(found)
+        return count * (x if name == "regr_sxx" else y)
+    if moments.noise:  # a variance that noise hides is not known to be 0
+        least = _hidden_below(moments)
         y, x = np.maximum(y, least * spans[0] ** 2), np.maximum(x, least * spans[1] ** 2)
     correlation = np.clip(covariance / np.sqrt(x) / np.sqrt(y), -1.0, 1.0)
     if name == "corr":
@@ -316,4 +316,4 @@ def _paired(name: str, found: Moments, rows: FloatArray) -> FloatArray:
     if name == "regr_r2":
         return np.where(x > 0, np.where(y > 0, correlation**2, 1.0), np.nan)
     slope = covariance / x
-    return slope if name == "regr_slope" else _mean(found, 0) - slope * _mean(found, 1)
+    return slope if name == "regr_slope" else _mean(moments, 0) - slope * _mean(moments, 1)

@@ -92,7 +92,7 @@ class Picking:
             return self
         return replace(self, units=units_of(self.sql_type, variable.lower, variable.upper, whole=variable.whole))
 
-    def picked(self, found: IntArray) -> Picking:
+    def picked(self, units: IntArray) -> Picking:
         """Return it with the units that were picked.
 
         Raises
@@ -100,9 +100,9 @@ class Picking:
         ValueError
             They are none.
         """
-        if self.units is None or found.ndim != 1 or not all(0 <= unit < self.units.count for unit in found.tolist()):
+        if self.units is None or units.ndim != 1 or not all(0 <= unit < self.units.count for unit in units.tolist()):
             raise ValueError("not what a release holds of picked quantiles")
-        return replace(self, found=tuple(found.tolist()))
+        return replace(self, found=tuple(units.tolist()))
 
     def values(self) -> FloatArray:
         """Return the values that were picked, one for each group."""
@@ -154,19 +154,20 @@ def worth(pickings: Sequence[Picking], groups: int) -> bool:
     """Return whether draws of so many groups are near the data, and soon done; from public numbers."""
     if not pickings or len(pickings) > MOST_PICKS:
         return False
-    pieces = groups * sum(min(2 * one.reach, MOST_UNITS if one.units is None else one.units.count) for one in pickings)
-    return pieces <= MOST_PIECES and all(one.reach <= LARGEST_REACH for one in pickings)
+    counts = (MOST_UNITS if picking.units is None else picking.units.count for picking in pickings)
+    pieces = groups * sum(min(2 * picking.reach, count) for picking, count in zip(pickings, counts, strict=True))
+    return pieces <= MOST_PIECES and all(picking.reach <= LARGEST_REACH for picking in pickings)
 
 
-def used(one: Picking, threshold: int) -> bool:
+def used(picking: Picking, threshold: int) -> bool:
     """Return whether a pick is near the data in private groups of a few times as many rows as units that a group has to have.
 
     Small groups are more than large ones, most often: a pick that only the largest can use costs all of them a third of their tree.
     """
-    return bool(trusted(one, np.array([_TIMES * float(threshold)]))[0])
+    return bool(trusted(picking, np.array([_TIMES * float(threshold)]))[0])
 
 
-def trusted(one: Picking, rows: FloatArray) -> BoolArray:
+def trusted(picking: Picking, rows: FloatArray) -> BoolArray:
     """Return for which groups a pick is near the data, from released estimates of their rows, shape (groups,).
 
     Notes
@@ -174,13 +175,13 @@ def trusted(one: Picking, rows: FloatArray) -> BoolArray:
     Of n rows, m = min(q, 1 - q) n are on the nearer side. A leaf beyond all of them has exp(-gamma m) of the weight of one at the
     quantile; of all units with rows, a part 1 / (gamma n) is near it, and at the worst they are all in one leaf.
     """
-    mass = float(one.gamma) * np.maximum(rows, 0.0)
-    return np.asarray(mass * float(min(one.share, 1 - one.share)) >= np.log1p(mass) + _SURE)
+    mass = float(picking.gamma) * np.maximum(rows, 0.0)
+    return np.asarray(mass * float(min(picking.share, 1 - picking.share)) >= np.log1p(mass) + _SURE)
 
 
 def of_one_measure(pickings: Sequence[Picking]) -> list[list[Picking]]:
     """Return quantiles in lists, of one measure each, in order: these are read together."""
-    found: dict[int, list[Picking]] = {}
-    for one in pickings:
-        found.setdefault(one.place, []).append(one)
-    return [*found.values()]
+    by_measure: dict[int, list[Picking]] = {}
+    for picking in pickings:
+        by_measure.setdefault(picking.place, []).append(picking)
+    return [*by_measure.values()]

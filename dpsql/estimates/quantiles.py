@@ -78,9 +78,9 @@ def choose_levels(variable: Variable, groups: int = 1) -> tuple[int, ...]:
     """
     if not 0 < groups < math.inf:
         raise ArgumentError("groups", groups, "must be a positive number")
-    wanted = min(float(LEAVES), variable.span + 1) if variable.whole else float(LEAVES)
+    leaves = min(float(LEAVES), variable.span + 1) if variable.whole else float(LEAVES)
     most = max(_BRANCHING, math.floor(0.72 * LARGEST_TREES / groups))  # a tree has up to 4 / 3 of its leaves in cells, and a bit
-    target = max(2, min(math.ceil(wanted), most))
+    target = max(2, min(math.ceil(leaves), most))
     depth = max(1, round(math.log(target, _BRANCHING)))
     branching = math.ceil(target ** (1 / depth) - 1e-9)
     levels = [branching] * depth
@@ -151,27 +151,27 @@ def tree(measure: Measure, counters: npt.ArrayLike, sigmas: Sequence[float]) -> 
         raise ArgumentError("measure", measure.kind, "must be of kind 'tree'")
     if len(sigmas) != len(measure.lengths):
         raise ArgumentError("sigmas", len(sigmas), f"must be one number per level, {len(measure.lengths)} of them")
-    held = split_levels(np.asarray(counters, dtype=np.float64), measure.lengths)
-    levels, deviations = least_squares(held, [sigma**2 for sigma in sigmas])
-    found = Tree(measure, levels, nonnegative(levels)[-1], deviations)
-    return replace(found, masses=_leaning(found))
+    counts = split_levels(np.asarray(counters, dtype=np.float64), measure.lengths)
+    levels, deviations = least_squares(counts, [sigma**2 for sigma in sigmas])
+    consistent = Tree(measure, levels, nonnegative(levels)[-1], deviations)
+    return replace(consistent, masses=_leaning(consistent))
 
 
-def _leaning(found: Tree) -> FloatArray:
+def _leaning(tree: Tree) -> FloatArray:
     """Return the counts of leaves, made up to three deviations of their sum by the shares of all groups together.
 
     What few rows say among so much noise would be anything; see `dpsql.estimates.moments`, where means do the same.
     """
-    least = SURE * found.deviation
-    missing = np.maximum(least - np.maximum(found.count, 0.0), 0.0)
+    least = SURE * tree.deviation
+    missing = np.maximum(least - np.maximum(tree.count, 0.0), 0.0)
     if not missing.any():
-        return found.masses
-    pooled = nonnegative([level.sum(axis=-2, keepdims=True) for level in found.levels])[-1]
-    even = np.full(pooled.shape[-1], least * math.sqrt(max(found.count.shape[-1], 1)) / pooled.shape[-1])
+        return tree.masses
+    pooled = nonnegative([level.sum(axis=-2, keepdims=True) for level in tree.levels])[-1]
+    even = np.full(pooled.shape[-1], least * math.sqrt(max(tree.count.shape[-1], 1)) / pooled.shape[-1])
     total = pooled.sum(axis=-1, keepdims=True)
     pooled = pooled + even * np.maximum(1.0 - total / even.sum(), 0.0) if even.any() else pooled
     shares = pooled / np.maximum(pooled.sum(axis=-1, keepdims=True), 1e-300)
-    return np.asarray(found.masses + missing[..., None] * shares)
+    return np.asarray(tree.masses + missing[..., None] * shares)
 
 
 @dataclass(frozen=True)
@@ -213,17 +213,17 @@ def _leaves(measure: Measure) -> _Leaves:
 def _values(measure: Measure, leaf: IntArray, places: FloatArray, *, end: bool = False) -> FloatArray:
     """Return values from places in leaves, cut at the bounds; ``end``: of an interval, which holds all that a leaf holds."""
     variable, known = measure.variables[0], _leaves(measure)
-    found = places if measure.units is None else measure.units.values(places)
+    scaled = places if measure.units is None else measure.units.values(places)
     point = np.where(known.wide, np.nan, known.point)[leaf] if end else known.point[leaf]
-    return np.asarray(np.clip(np.where(np.isnan(point), found, point), variable.lower, variable.upper))
+    return np.asarray(np.clip(np.where(np.isnan(point), scaled, point), variable.lower, variable.upper))
 
 
-def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> FloatArray:
+def quantiles(tree: Tree, shares: Sequence[float], end: str = "value") -> FloatArray:
     """Return quantiles, shape (..., groups, shares); NaN (NULL) where there can be no row.
 
     Parameters
     ----------
-    found : Tree
+    tree : Tree
     shares : sequence of float, in [0, 1]
         0 and 1 are the ends of what has mass; MIN and MAX: `extreme`.
     end : {'value', 'low', 'high'}
@@ -244,9 +244,9 @@ def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> Float
         raise ArgumentError("shares", list(shares), "must be numbers from 0 to 1")
     if end not in ENDS:
         raise ArgumentError("end", end, f"must be one of {', '.join(map(repr, ENDS))}")
-    measure, known = found.measure, _leaves(found.measure)
+    measure, known = tree.measure, _leaves(tree.measure)
     many = measure.lengths[-1]
-    masses = found.masses.reshape(math.prod(found.masses.shape[:-1]), many)
+    masses = tree.masses.reshape(math.prod(tree.masses.shape[:-1]), many)
     result = np.empty((masses.shape[0], len(shares)))
     step = max(1, _BLOCK // many)
     for start in range(0, len(masses), step):
@@ -254,23 +254,23 @@ def quantiles(found: Tree, shares: Sequence[float], end: str = "value") -> Float
         upto = np.cumsum(part, axis=-1)
         everything = upto[:, -1]
         for k, share in enumerate(shares):
-            wanted = np.clip(share, 1e-12, 1 - 1e-12) * everything
-            leaf = np.minimum((upto < wanted[:, None]).sum(axis=-1), many - 1)
+            rank = np.clip(share, 1e-12, 1 - 1e-12) * everything
+            leaf = np.minimum((upto < rank[:, None]).sum(axis=-1), many - 1)
             mass = np.take_along_axis(part, leaf[:, None], axis=-1)[:, 0]
             before = np.take_along_axis(upto, leaf[:, None], axis=-1)[:, 0] - mass
             with np.errstate(divide="ignore", invalid="ignore"):
-                within = np.where(mass > 0, np.clip((wanted - before) / mass, 0.0, 1.0), 0.5)
+                within = np.where(mass > 0, np.clip((rank - before) / mass, 0.0, 1.0), 0.5)
             if end != "value":
-                within = np.where(mass > found.deviations[-1], 0.0 if end == "low" else 1.0, within)
+                within = np.where(mass > tree.deviations[-1], 0.0 if end == "low" else 1.0, within)
             low, high = known.low[leaf], known.high[leaf]
             place = low + within * (high - low)
             if known.single:
                 place = np.maximum(np.minimum(np.floor(place), high - 1), low)
             result[start : start + step, k] = _values(measure, leaf, place, end=end != "value")
-    return np.where(found.some[..., None], result.reshape(*found.masses.shape[:-1], len(shares)), np.nan)
+    return np.where(tree.some[..., None], result.reshape(*tree.masses.shape[:-1], len(shares)), np.nan)
 
 
-def extreme(found: Tree, *, largest: bool) -> FloatArray:
+def extreme(tree: Tree, *, largest: bool) -> FloatArray:
     """Return an estimate of MIN or MAX, shape (..., groups); NaN (NULL) where there can be no row.
 
     Notes
@@ -279,22 +279,22 @@ def extreme(found: Tree, *, largest: bool) -> FloatArray:
     the fullest one. What is returned is the leaf's outer end. So up to about three deviations of rows may lie beyond it; an
     empty part of the range is taken for the extreme with a probability of about 1e-3 per cell.
     """
-    measure, known = found.measure, _leaves(found.measure)
-    place = np.zeros(found.masses.shape[:-1], dtype=np.int64)
-    for level, deviation, branching in zip(found.levels, found.deviations, measure.levels, strict=True):
+    measure, known = tree.measure, _leaves(tree.measure)
+    place = np.zeros(tree.masses.shape[:-1], dtype=np.int64)
+    for level, deviation, branching in zip(tree.levels, tree.deviations, measure.levels, strict=True):
         cut = level.reshape(*place.shape, level.shape[-1] // branching, branching)
         children = np.take_along_axis(cut, place[..., None, None], axis=-2)[..., 0, :]
         sure = children > max(_SURE * deviation, 0.5)
         outer = branching - 1 - np.argmax(sure[..., ::-1], axis=-1) if largest else np.argmax(sure, axis=-1)
         place = place * branching + np.where(sure.any(axis=-1), outer, np.argmax(children, axis=-1))
     ends = known.high[place] - known.single if largest else known.low[place]
-    return np.where(found.some, _values(measure, place, ends), np.nan)
+    return np.where(tree.some, _values(measure, place, ends), np.nan)
 
 
-def confident(found: Tree, share: float, times: float) -> tuple[FloatArray, FloatArray]:
+def confident(tree: Tree, share: float, times: float) -> tuple[FloatArray, FloatArray]:
     """Return between which values a quantile lies, shape (..., groups) each; see `dpsql.estimates.certain.leaves`."""
-    known = _leaves(found.measure)
-    spread = certain.deviations(found.measure.levels, found.deviations, share)
-    first, last = certain.leaves(found.levels[-1], share, spread, times)
-    low = _values(found.measure, first, known.low[first], end=True)
-    return low, _values(found.measure, last, known.high[last] - known.single, end=True)
+    known = _leaves(tree.measure)
+    spread = certain.deviations(tree.measure.levels, tree.deviations, share)
+    first, last = certain.leaves(tree.levels[-1], share, spread, times)
+    low = _values(tree.measure, first, known.low[first], end=True)
+    return low, _values(tree.measure, last, known.high[last] - known.single, end=True)

@@ -42,15 +42,15 @@ def units_by_rows(lower: Sequence[int], counts: Sequence[int] | IntArray, deviat
     Above the last bucket that is surely there units are taken to decline by bucket, as they do in most tables: the noise of empty
     buckets would count as that many units with hundreds of rows each. A few units with very many rows cannot be told from it.
     """
-    found = np.maximum(np.asarray(counts, np.float64), 0.0)
-    there = np.flatnonzero(np.asarray(counts) > _SURE * deviation)
-    last = int(there[-1]) if there.size else 0
-    found[last] = max(found[last], deviation)
-    for place in range(last + 1, found.size):
-        found[place] = min(_DECLINE * found[place - 1], deviation)
+    estimated = np.maximum(np.asarray(counts, np.float64), 0.0)
+    sure = np.flatnonzero(np.asarray(counts) > _SURE * deviation)
+    last = int(sure[-1]) if sure.size else 0
+    estimated[last] = max(estimated[last], deviation)
+    for place in range(last + 1, estimated.size):
+        estimated[place] = min(_DECLINE * estimated[place - 1], deviation)
     ends = (*lower, 2 * lower[-1])
     out = np.zeros(ends[-1] - 1)
-    for low, high, units in zip(ends[:-1], ends[1:], found, strict=True):
+    for low, high, units in zip(ends[:-1], ends[1:], estimated, strict=True):
         weights = 1.0 / np.arange(low, high)
         out[low - 1 : high - 1] = units * weights / weights.sum()
     return out

@@ -141,12 +141,12 @@ def threshold(mechanism: str, scale: Fraction | float, max_groups: int, delta: F
     checked_mechanism(mechanism)
     groups = whole("max_groups", max_groups, "must be a whole number of groups, at least 1")
     exact = checked_scale("scale", scale, MAXIMUM_SIGMA if mechanism == "gaussian" else MAXIMUM_LAPLACE_SCALE)
-    wanted = _checked_delta(delta)
+    exact_delta = _checked_delta(delta)
     if mechanism == "laplace":
-        return smallest_threshold(exact, groups, 1 - wanted) + 1
+        return smallest_threshold(exact, groups, 1 - exact_delta) + 1
     sigma = float(exact) * (1 + 1e-15)  # more noise only raises a tail above its middle
     # 1 - (1 - p)^G <= delta iff p <= 1 - (1 - delta)^(1 / G); floats are rounded down
-    allowed = -math.expm1(math.log1p(-float(wanted) * (1 - 1e-15)) / groups) * (1 - 1e-14)
+    allowed = -math.expm1(math.log1p(-float(exact_delta) * (1 - 1e-15)) / groups) * (1 - 1e-14)
     low, high = (math.ceil(sigma) if sigma > _SUMMED_UP_TO else 0), math.ceil(40 * sigma) + 2
     while high - low > 1:  # the tail at ``high`` is small enough
         middle = (low + high) // 2

@@ -61,28 +61,28 @@ def least_squares(levels: Sequence[FloatArray], variances: Sequence[float]) -> t
     deviations : list of float
         Standard deviation of each cell's estimate from its own subtree: an upper bound of that of ``counts``.
     """
-    found = [np.asarray(levels[-1], dtype=np.float64)]
+    consistent = [np.asarray(levels[-1], dtype=np.float64)]
     spread = [max(float(variances[-1]), _EXACT)]
     for level, variance in zip(reversed(levels[:-1]), reversed(variances[:-1]), strict=True):
-        below, held = found[0], max(float(variance), _EXACT)
+        below, noise = consistent[0], max(float(variance), _EXACT)
         branching = below.shape[-1] // level.shape[-1]
         summed = _sum(below.reshape(*level.shape, branching))
-        own = (1 / held) / (1 / held + 1 / (branching * spread[0]))
-        found.insert(0, own * level + (1 - own) * summed)
-        spread.insert(0, 1 / (1 / held + 1 / (branching * spread[0])))
-    for k in range(1, len(found)):
-        found[k] = _moved(found[k], found[k - 1])
-    return found, [float(np.sqrt(u)) for u in spread]
+        own = (1 / noise) / (1 / noise + 1 / (branching * spread[0]))
+        consistent.insert(0, own * level + (1 - own) * summed)
+        spread.insert(0, 1 / (1 / noise + 1 / (branching * spread[0])))
+    for k in range(1, len(consistent)):
+        consistent[k] = _moved(consistent[k], consistent[k - 1])
+    return consistent, [float(np.sqrt(u)) for u in spread]
 
 
 def _sum(cut: FloatArray) -> FloatArray:
     """Return the sum over a last axis of few entries, in whole arrays."""
     if cut.shape[-1] > 4 * _FEW:
         return np.asarray(cut.sum(axis=-1))
-    found = cut[..., 0]
+    total = cut[..., 0]
     for k in range(1, cut.shape[-1]):
-        found = found + cut[..., k]
-    return found
+        total = total + cut[..., k]
+    return total
 
 
 def _moved(children: FloatArray, parents: FloatArray) -> FloatArray:
@@ -99,12 +99,12 @@ def nonnegative(levels: Sequence[FloatArray]) -> list[FloatArray]:
     would be negative are 0 (the nearest point of the simplex).
     """
     whole = np.maximum(levels[0].sum(axis=-1, keepdims=True), 0.0)
-    found: list[FloatArray] = []
+    consistent: list[FloatArray] = []
     for level in levels:
-        parents = found[-1] if found else whole
+        parents = consistent[-1] if consistent else whole
         cut = level.reshape(*parents.shape, level.shape[-1] // parents.shape[-1])
-        found.append(np.asarray(simplex(cut, parents).reshape(level.shape)))
-    return found
+        consistent.append(np.asarray(simplex(cut, parents).reshape(level.shape)))
+    return consistent
 
 
 def simplex(points: FloatArray, totals: FloatArray) -> FloatArray:

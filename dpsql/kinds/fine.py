@@ -64,11 +64,11 @@ class FineWanted:
 
     def columns(self, scales: Sequence[Fraction], mechanism: str) -> tuple[FineColumn, ...]:
         """Return the columns of a plan, with the scale of every level in order."""
-        found, start = [], 0
+        columns, start = [], 0
         for position, levels in zip(self.positions, self.levels, strict=True):
-            found.append(FineColumn(position, tuple(scales[start : start + levels]), mechanism))
+            columns.append(FineColumn(position, tuple(scales[start : start + levels]), mechanism))
             start += levels
-        return tuple(found)
+        return tuple(columns)
 
 
 def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection[int] = ()) -> FineWanted:
@@ -95,10 +95,10 @@ def fine_wanted(domain: Domain, option: Any, *, rows: bool, unbinned: Collection
         name = domain.attributes[automatic[0]].name
         raise ArgumentError("fine", option, f"column {name!r} has automatic bins, which are cut from its fine histogram: "
                             "declare it with bins := ... or edges := [...], or leave fine out")
-    wanted = [a.automatic or (rows and option != 0 and _inside(a)) for a in domain.attributes]
-    found = [i for i, is_wanted in enumerate(wanted) if is_wanted and i not in unbinned]
-    levels = tuple(len(grid_of(domain.attributes[i]).levels) for i in found)
-    return FineWanted(tuple(found), levels, any(domain.attributes[i].automatic for i in found))
+    is_fine = [a.automatic or (rows and option != 0 and _inside(a)) for a in domain.attributes]
+    positions = [i for i, is_wanted in enumerate(is_fine) if is_wanted and i not in unbinned]
+    levels = tuple(len(grid_of(domain.attributes[i]).levels) for i in positions)
+    return FineWanted(tuple(positions), levels, any(domain.attributes[i].automatic for i in positions))
 
 
 def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
@@ -107,58 +107,58 @@ def without_automatic(domain: Domain, unbinned: Collection[int]) -> Domain:
     return Domain(tuple(replace(a, automatic=False) if i in unbinned else a for i, a in attributes))
 
 
-def shallow(wanted: FineWanted, tables: int) -> FineWanted:
+def shallow(histograms: FineWanted, tables: int) -> FineWanted:
     """Return the same columns with as many levels as noise of one scale for all tables and levels can bear."""
-    each = max(int(_LAPLACE_SHARE * tables / max(len(wanted.positions), 1)), 1)
-    return replace(wanted, levels=tuple(min(levels, each, DEEPEST) for levels in wanted.levels))
+    each = max(int(_LAPLACE_SHARE * tables / max(len(histograms.positions), 1)), 1)
+    return replace(histograms, levels=tuple(min(levels, each, DEEPEST) for levels in histograms.levels))
 
 
-def level_weight(tables: float, wanted: FineWanted, option: Any) -> float:
+def level_weight(tables: float, histograms: FineWanted, option: Any) -> float:
     """Return the weight of one level, where the tables' weights (of two-way tables: 1) add up to ``tables``."""
-    if not wanted.count:
+    if not histograms.count:
         return 0.0
     if option != "auto":
-        return float(option) / (1.0 - float(option)) * tables / wanted.count
-    share = CUTTING_SHARE if wanted.cuts else SHARE
-    usual = share / (1.0 - share) * tables / wanted.count
-    few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / wanted.count)
+        return float(option) / (1.0 - float(option)) * tables / histograms.count
+    share = CUTTING_SHARE if histograms.cuts else SHARE
+    usual = share / (1.0 - share) * tables / histograms.count
+    few = min(_LEAST_WEIGHT, _LARGEST_SHARE / (1.0 - _LARGEST_SHARE) * tables / histograms.count)
     return max(usual, few)
 
 
 def pure_share(
-    epsilon: Fraction, wanted: FineWanted, neighbors: str, max_contributions: int
+    epsilon: Fraction, histograms: FineWanted, neighbors: str, max_contributions: int
 ) -> tuple[Fraction, LaplaceEvent | None]:
     """Return what is left of a pure epsilon after fine histograms, and their event; all of it and None where there are none.
 
     Privacy: the levels are `LaplaceEvent.count` tables of an adaptive composition, of PURE_SHARE times epsilon together.
     """
-    if not wanted.count:
+    if not histograms.count:
         return epsilon, None
     l1, _ = sensitivities(neighbors, max_contributions)
-    scale = scale_grid(Fraction(l1) * wanted.count / (PURE_SHARE * epsilon))
-    return epsilon - PURE_SHARE * epsilon, LaplaceEvent(scale, l1, wanted.count)
+    scale = scale_grid(Fraction(l1) * histograms.count / (PURE_SHARE * epsilon))
+    return epsilon - PURE_SHARE * epsilon, LaplaceEvent(scale, l1, histograms.count)
 
 
-def notes(domain: Domain, wanted: FineWanted, share: float, scale: float | None = None) -> tuple[str, ...]:
+def notes(domain: Domain, histograms: FineWanted, share: float, scale: float | None = None) -> tuple[str, ...]:
     """Return what ``dp_plan`` says of fine histograms; ``scale``: noise of the tables' cells, where it is known."""
-    if not wanted.positions:
+    if not histograms.positions:
         return ()
-    automatic = [domain.attributes[i].name for i in wanted.positions if domain.attributes[i].automatic]
-    said = [
-        f"fine histograms of {_listed([domain.attributes[i].name for i in wanted.positions])} are bought with the release, for "
+    automatic = [domain.attributes[i].name for i in histograms.positions if domain.attributes[i].automatic]
+    sentences = [
+        f"fine histograms of {_listed([domain.attributes[i].name for i in histograms.positions])} are bought with the release, for "
         f"{100 * share:.2g} % of its loss; values inside a bin follow them"
     ]
     if automatic:
         most = f"at most {_most(domain)} each, before tables are counted"
-        said.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
+        sentences.append(f"automatic bins of {_listed(automatic)} are cut from them, {most}")
         if scale is not None:
-            said.append(
+            sentences.append(
                 f"fewer than about {round(_FAR * scale):,} rows far from all others are within the noise: means and maxima that so "
                 "few rows make up are not kept; bounds as near as can be defended help"
             )
     else:
-        said.append("options := {'fine': 0} leaves them out: values are then uniform inside their bins")
-    return tuple(said)
+        sentences.append("options := {'fine': 0} leaves them out: values are then uniform inside their bins")
+    return tuple(sentences)
 
 
 def _most(domain: Domain) -> int:

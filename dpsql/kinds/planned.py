@@ -87,10 +87,10 @@ def measurable(
     DomainError
         A column has no domain, or the tables have too many cells.
     """
-    wanted = None if call.columns is None else list(call.columns)
-    domain, left_out = columns.chosen(protected, call.source, wanted)
+    names = None if call.columns is None else list(call.columns)
+    domain, left_out = columns.chosen(protected, call.source, names)
     if isinstance(call, MarginalsCall):
-        columns.check_k(call.source, wanted, call.order, domain, left_out)
+        columns.check_k(call.source, names, call.order, domain, left_out)
     method = call.release_method
     if split is not None:
         domain = multi_value.expanded(domain, split)
@@ -100,16 +100,17 @@ def measurable(
             f"the tables over columns {list(domain.names)!r} have more than {MAX_CELLS} cells; "
             "choose fewer columns, a smaller k, or coarser bins"
         )
-    return Measurable(domain, tables, tuple(c.name for c in left_out) if wanted is None else ())
+    return Measurable(domain, tables, tuple(c.name for c in left_out) if names is None else ())
 
 
-def check_meant(protected: ProtectedSource, call: BuyingCall, found: Measurable) -> None:
+def check_meant(protected: ProtectedSource, call: BuyingCall, to_measure: Measurable) -> None:
     """Refuse a call that names no columns over a table of which none was declared: it would release those of public types."""
-    if call.columns is None and found.left_out and not protected.declared():
+    if call.columns is None and to_measure.left_out and not protected.declared():
         _, left_out = protected.attributes()
-        way = columns.declarations(call.source, [column for column in left_out if column.name in found.left_out])
+        way = columns.declarations(call.source, [column for column in left_out if column.name in to_measure.left_out])
+        names = list(to_measure.domain.names)
         raise DomainError(
-            f"no column was declared; by type and constraint alone {list(found.domain.names)!r} would be released, others not. "
+            f"no column was declared; by type and constraint alone {names!r} would be released, others not. "
             f"Declare them first: {way}; or say columns := [...] if that is meant"
         )
 
@@ -147,17 +148,17 @@ def one_table(
     units : bool
         Whether each privacy unit is one row of the table.
     """
-    held = protected.protection
+    protection = protected.protection
     calibration = calibrate(
         mechanism=mechanism,
         tables=1,
         epsilon=parameters["epsilon"],
         delta=release_delta(protected, parameters["delta"], mechanism),
-        neighbors=held.neighbors,
+        neighbors=protection.neighbors,
         max_contributions=max_contributions,
-        accountant=held.budget.accountant,
+        accountant=protection.budget.accountant,
     )
-    wanted = Plan(
+    release_plan = Plan(
         domain=domain,
         cliques=((0,),),
         scales=calibration.scales,
@@ -167,14 +168,14 @@ def one_table(
         options={},
         units=units,
     )
-    return Planned(wanted, calibration, (), (note,))
+    return Planned(release_plan, calibration, (), (note,))
 
 
 def calibration_of(protected: ProtectedSource, price: Price, delta: float) -> Calibration:
     """Return what a price charges."""
     budget = protected.protection.budget
-    held = float(budget.delta) if budget.accountant == "zcdp" else delta
-    charge = charge_for(price.events, delta=held, accountant=budget.accountant)
+    charged_delta = float(budget.delta) if budget.accountant == "zcdp" else delta
+    charge = charge_for(price.events, delta=charged_delta, accountant=budget.accountant)
     return Calibration(price.mechanism, () if price.scale is None else (price.scale,), charge, "basic")
 
 
@@ -197,9 +198,9 @@ def exact_epsilon(parameters: Mapping[str, Any]) -> Fraction:
 
 def contract_of(protected: ProtectedSource, domain: Domain) -> Contract:
     """Return what a method has to know of the source's contract."""
-    held = protected.protection
+    protection = protected.protection
     left_out = protected.source.filtered or any(a.outside == "drop" for a in domain.attributes)
-    return Contract(held.neighbors, held.max_contributions, total_is_public(protected, domain), left_out)
+    return Contract(protection.neighbors, protection.max_contributions, total_is_public(protected, domain), left_out)
 
 
 def no_delta(method: Method, parameters: Mapping[str, Any]) -> Fraction:
@@ -209,11 +210,11 @@ def no_delta(method: Method, parameters: Mapping[str, Any]) -> Fraction:
     return Fraction(0)
 
 
-def release_delta(protected: ProtectedSource, given: float | None, mechanism: str) -> float:
+def release_delta(protected: ProtectedSource, stated: float | None, mechanism: str) -> float:
     """Return the delta of a release: under 'zcdp' the source's, unless named; under 'basic' none, unless named."""
     budget = protected.protection.budget
-    if given is not None:
-        return given
+    if stated is not None:
+        return stated
     if budget.accountant == "zcdp":
         return float(budget.delta)
     if mechanism == "gaussian":

@@ -74,14 +74,14 @@ def request(context: Context, protected: ProtectedSource, call: BuyingCall) -> R
     Within a call of dpsql the same purchase of the same source is planned once: a query is rehearsed by the plan that it is charged
     by. That the contract of the plan is still in force is checked where it is charged (`Ledger.charge`).
     """
-    made: dict[int, tuple[ProtectedSource, BuyingCall, Request]] = context.known.setdefault("planned", {})
-    source, asked, done = made.get(id(call), (None, None, None))
+    requests: dict[int, tuple[ProtectedSource, BuyingCall, Request]] = context.known.setdefault("planned", {})
+    source, asked, done = requests.get(id(call), (None, None, None))
     if done is None or source is not protected or asked is not call:
         parameters = call.canonical()
-        found = planner_of(call)(context, protected, call, parameters)
-        plan = _ruled(context, protected, found.plan)
-        done = Request(call.operation, call.release_name, parameters, plan, found.calibration, found.left_out, found.notes)
-        made[id(call)] = protected, call, done
+        planned = planner_of(call)(context, protected, call, parameters)
+        plan = _ruled(context, protected, planned.plan)
+        done = Request(call.operation, call.release_name, parameters, plan, planned.calibration, planned.left_out, planned.notes)
+        requests[id(call)] = protected, call, done
     return done
 
 
@@ -95,7 +95,7 @@ def _ruled(context: Context, protected: ProtectedSource, plan: Plan) -> Plan:
     """
     if plan.method is None or plan.units:
         return plan
-    rules = [one.rule for one in in_force(context.cursor, protected, plan.domain)]
+    rules = [ruled.rule for ruled in in_force(context.cursor, protected, plan.domain)]
     for rule in rules if not plan.open else ():
         cells = effect(context.cursor, rule, plan.domain).impossible
         if cells is not None and cells.all():

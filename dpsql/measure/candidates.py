@@ -88,13 +88,13 @@ def candidates(cursor: duckdb.DuckDBPyConnection, index: TupleIndex, k: int, kep
     if k > 2 and joined[extended - 1] > limit:  # joined, most of them may lack another part
         with registered(cursor, frame[frame["place"] < extended]) as name:
             joins = _join(name, k, placed=True)
-            found = cursor.execute(f"SELECT place, count(*) AS n FROM ({joins}) GROUP BY place").fetchnumpy()  # noqa: S608
+            news = cursor.execute(f"SELECT place, count(*) AS n FROM ({joins}) GROUP BY place").fetchnumpy()  # noqa: S608
         new = np.zeros(extended, dtype=np.int64)
-        new[np.asarray(found["place"], dtype=np.int64)] = np.asarray(found["n"], dtype=np.int64)
+        new[np.asarray(news["place"], dtype=np.int64)] = np.asarray(news["n"], dtype=np.int64)
         extended = int(np.searchsorted(np.cumsum(new), limit, side="right"))
     with registered(cursor, frame[frame["place"] < extended]) as name:
-        found = cursor.execute(_join(name, k)).fetchnumpy()
-    keys = index.keys(np.stack([np.asarray(found[f"a{i}"], dtype=np.int64) for i in range(k)], axis=1))
+        tuples = cursor.execute(_join(name, k)).fetchnumpy()
+    keys = index.keys(np.stack([np.asarray(tuples[f"a{i}"], dtype=np.int64) for i in range(k)], axis=1))
     return Candidates(np.sort(keys), extended, limit)
 
 
@@ -120,9 +120,9 @@ def _earlier(groups: IntArray) -> IntArray:
     """Return how many earlier entries are of the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
-    found = np.empty(groups.size, dtype=np.int64)
-    found[order] = np.arange(groups.size) - np.searchsorted(ordered, ordered)
-    return found
+    earlier = np.empty(groups.size, dtype=np.int64)
+    earlier[order] = np.arange(groups.size) - np.searchsorted(ordered, ordered)
+    return earlier
 
 
 def _join(name: str, k: int, *, placed: bool = False) -> str:

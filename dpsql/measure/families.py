@@ -103,7 +103,7 @@ class Families:
     def __init__(self, plan: LinkedPlan) -> None:
         self._plan, self._shape = plan, plan.shape
         self._sizes = [tuple(self._shape.extended(place)) for place in range(len(plan.tables))]
-        self._found = [np.zeros(shape, np.int64) for shape in plan.shapes]
+        self._cells = [np.zeros(shape, np.int64) for shape in plan.shapes]
         self._siblings: dict[int, list[int]] = defaultdict(list)
         for place, block in enumerate(plan.blocks):
             if block.kind == "sibling":
@@ -127,27 +127,27 @@ class Families:
         chunk = _Chunk(self._plan, self._sizes, tables)
         for place, block in enumerate(self._plan.blocks):
             if block.kind == "one":
-                self._found[place] += chunk.one(block.left)
+                self._cells[place] += chunk.one(block.left)
             elif block.kind in ORDERED:
-                self._found[place] += chunk.ordered(block)
+                self._cells[place] += chunk.ordered(block)
             elif block.right is not None and block.kind != "sibling":
-                self._found[place] += chunk.pair(block.left, block.right, split=block.split(self._shape))
+                self._cells[place] += chunk.pair(block.left, block.right, split=block.split(self._shape))
         for table, places in self._siblings.items():
             starts = np.concatenate([[0], np.cumsum(self._sizes[table])])
             for group, products in chunk.siblings(table):
                 for place in places:
                     block = self._plan.blocks[place]
                     (_, i), (_, j) = block.left, block.right or block.left
-                    found = products[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].astype(np.int64)
-                    found -= chunk.same(table, i, j, group)
-                    into = self._found[place]
+                    pairs = products[starts[i] : starts[i + 1], starts[j] : starts[j + 1]].astype(np.int64)
+                    pairs -= chunk.same(table, i, j, group)
+                    into = self._cells[place]
                     if block.split(self._shape):
                         into = into[group]
-                    into += folded(found) if block.folded else found
+                    into += folded(pairs) if block.folded else pairs
 
     def flat(self) -> IntArray:
         """Return the cells of all blocks, one block after the other, in the order of the plan."""
-        return np.concatenate([found.reshape(-1) for found in self._found])
+        return np.concatenate([cells.reshape(-1) for cells in self._cells])
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class _Chunk:
 
         ``split``: by groups of their parent rows, on the first axis.
         """
-        found = self._table(left, right, self._floats[right[0]], split=split)
-        return found if split else found[0]
+        sums = self._table(left, right, self._floats[right[0]], split=split)
+        return sums if split else sums[0]
 
     def _table(self, left: Place, right: Place, weights: FloatArray, *, split: bool) -> IntArray:
         """Return sums of weights of rows by both codes, and by groups; one group, where it is not split."""
@@ -290,7 +290,7 @@ class _Chunk:
         kept = np.flatnonzero(family >= 0)
         order = kept[np.argsort(family[kept], kind="stable")]
         family, columns = family[order], [column[order] for column in self._columns[table]]
-        found = np.zeros((width, width))
+        sums = np.zeros((width, width))
         step = max(_HOT // width, 1)
         for first in range(0, large.size, step):
             last = min(first + step, large.size)
@@ -298,8 +298,8 @@ class _Chunk:
             base = (family[rows] - first) * width
             cells = np.concatenate([base + (start + column[rows]) for start, column in zip(starts, columns, strict=True)])
             hot = np.bincount(cells, minlength=(last - first) * width).reshape(last - first, width).astype(np.float64)
-            found += (hot * shares[large[first:last], None]).T @ hot
-        return found
+            sums += (hot * shares[large[first:last], None]).T @ hot
+        return sums
 
     def same(self, table: int, i: int, j: int, group: int) -> IntArray:
         """Return what rows of a group that are paired with themselves add to `siblings`."""
@@ -308,8 +308,8 @@ class _Chunk:
             if table not in self._paired:
                 self._paired[table] = self._shares(table)[self._tables[table].parent].astype(np.float64)
             self._alike[left, right] = self._table(left, right, self._paired[table], split=True)
-        found: IntArray = self._alike[left, right][group]
-        return found
+        sums: IntArray = self._alike[left, right][group]
+        return sums
 
 
 def families(plan: LinkedPlan, place: int, rows: Sequence[tuple[int, IntArray]]) -> IntArray:
@@ -328,20 +328,20 @@ def families(plan: LinkedPlan, place: int, rows: Sequence[tuple[int, IntArray]])
     above, table = plan.tables[place].parent, plan.tables[place]
     if above is None:
         return np.zeros(0, np.int64)
-    found = np.bincount(rows[place][1], minlength=rows[above][0])
-    if found.size != rows[above][0] or (found.size and int(found.max()) > table.most):
+    sizes = np.bincount(rows[place][1], minlength=rows[above][0])
+    if sizes.size != rows[above][0] or (sizes.size and int(sizes.max()) > table.most):
         raise ValueError("a family is larger than it may be")
-    return found
+    return sizes
 
 
 def weighted(plan: LinkedPlan, rows: Sequence[tuple[int, IntArray]]) -> list[IntArray]:
     """Return the weight of every row of each table; ``rows`` as in `families`, which refuses families that are too large."""
-    found = [np.full(rows[0][0], plan.weight, np.int64)]
+    weights = [np.full(rows[0][0], plan.weight, np.int64)]
     for place, table in enumerate(plan.tables[1:], start=1):
         among = families(plan, place, rows)
         among = np.full_like(among, table.most) if plan.independent else among
-        found.append(shared(found[table.parent or 0], among)[rows[place][1]])
-    return found
+        weights.append(shared(weights[table.parent or 0], among)[rows[place][1]])
+    return weights
 
 
 def shared(weights: IntArray, among: IntArray) -> IntArray:

@@ -69,8 +69,8 @@ class UnitRows:
         rows = np.concatenate([frame.rows for frame in self._frames])
         order = np.argsort(starts)
         upto = np.concatenate([[0], np.cumsum(rows[order], dtype=np.int64)])
-        found = upto[np.searchsorted(starts[order], behind)] - upto[np.searchsorted(starts[order], first)]
-        return np.asarray(found, np.int64)
+        inside = upto[np.searchsorted(starts[order], behind)] - upto[np.searchsorted(starts[order], first)]
+        return np.asarray(inside, np.int64)
 
     def leaves(self, edges: Sequence[int]) -> Parts:
         """Return the columns of groups, the leaf, and the number of rows of each part of the rows; leaves end at ``edges``."""

@@ -176,10 +176,10 @@ class LinkedReading:
 
         Privacy: exact and secret; `dpsql.measure.noising.add_noise` makes a release of `Families.flat`.
         """
-        found = Families(plan)
-        for tables in self._chunks(plan, found.most_units):
-            found.add([_rows(plan.tables[place], frame, parent) for place, (frame, parent) in enumerate(tables)])
-        return found
+        families = Families(plan)
+        for tables in self._chunks(plan, families.most_units):
+            families.add([_rows(plan.tables[place], frame, parent) for place, (frame, parent) in enumerate(tables)])
+        return families
 
     def fine(self, grids: Mapping[int, Grid]) -> dict[int, IntArray]:
         """Return the weight in each finest cell of the grids of columns, by their place in `LinkedPlan.domain`.
@@ -187,7 +187,7 @@ class LinkedReading:
         Privacy: exact and secret. A row has the weight that it has in every block: a unit adds at most W to all cells of a
         column.
         """
-        found = {place: np.zeros(grid.edges.size - 1, np.int64) for place, grid in grids.items()}
+        weights_of = {place: np.zeros(grid.edges.size - 1, np.int64) for place, grid in grids.items()}
         for tables in self._chunks(self._plan, FEWEST_UNITS):
             weights = weighted(self._plan, [(len(frame[_ROW]), parent) for frame, parent in tables])
             for t, (frame, _) in enumerate(tables):
@@ -196,8 +196,8 @@ class LinkedReading:
                     if place in grids:
                         inside = np.asarray(frame[f"c{i}"]) == 0
                         cells = grids[place].place(np.asarray(frame[f"x{i}"], np.float64)[inside])
-                        found[place] += np.bincount(cells, weights[t][inside], found[place].size).astype(np.int64)
-        return found
+                        weights_of[place] += np.bincount(cells, weights[t][inside], weights_of[place].size).astype(np.int64)
+        return weights_of
 
     def _chunks(self, plan: LinkedPlan, most: int) -> Iterator[list[tuple[Mapping[str, Any], IntArray]]]:
         """Yield for each range of units the columns of every table, and the places of the parents' rows in the range."""
@@ -220,7 +220,7 @@ def _rows(table: LinkedTable, frame: Mapping[str, Any], parent: IntArray) -> Row
 
 def _codes(table: LinkedTable, frame: Mapping[str, Any]) -> IntArray:
     """Return the codes of a table's columns, shape (columns, rows): of values whose bins were cut, from these."""
-    found = []
+    columns = []
     for i, attribute in enumerate(table.domain.attributes):
         codes = np.asarray(frame[f"c{i}"], np.int64)
         if f"x{i}" in frame:
@@ -228,8 +228,8 @@ def _codes(table: LinkedTable, frame: Mapping[str, Any]) -> IntArray:
             inner = edge_numbers(attribute)[1:-1]
             bins = np.where(np.isnan(values), 0, np.searchsorted(inner, values, side="right"))
             codes = np.where(codes == 0, bins, codes - 1 + attribute.values)
-        found.append(codes)
-    return np.stack(found) if found else np.zeros((0, len(frame[_ROW])), np.int64)
+        columns.append(codes)
+    return np.stack(columns) if columns else np.zeros((0, len(frame[_ROW])), np.int64)
 
 
 def _count(reading: ProtectedReading, name: str) -> int:
@@ -243,11 +243,11 @@ def _chunk(
     starts = list(ends)
     for place, (table, name) in enumerate(zip(plan.tables, names, strict=True)):
         by, low, high = (_ROW, first, last) if table.parent is None else (_PARENT, starts[table.parent], ends[table.parent])
-        found = reading.numpy(
+        rows = reading.numpy(
             f"SELECT * FROM {identifier(name)} "  # noqa: S608
             f"WHERE {identifier(by)} >= {low} AND {identifier(by)} < {high}"
         )
-        frame = _ordered(found, starts[place])
+        frame = _ordered(rows, starts[place])
         above = np.zeros(0, np.int64) if table.parent is None else np.asarray(frame[_PARENT], np.int64) - starts[table.parent]
         yield frame, above
         ends[place] = starts[place] + len(frame[_ROW])

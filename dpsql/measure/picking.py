@@ -40,16 +40,16 @@ def read_ranks(
     frame = reader.frame(made.ranks(ones, every=every, listed=listed))
     groups, cells, rows, upto, total = (np.asarray(frame[name], np.int64) for name in ("ord", "cell", "n", "upto", "total"))
     order = np.lexsort((cells, groups))
-    found: list[Held] = []
+    ranked: list[Held] = []
     for place, one in enumerate(ones):
         kept = order[np.asarray(frame[f"near{place}"], bool)[order]]
         ends = np.flatnonzero(np.diff(groups[kept], prepend=-1, append=-1))
         reach = None if every else one.reach
-        found.append({
+        ranked.append({
             int(groups[part[0]]): Ranked(cells[part], rows[part], upto[part], int(total[part[0]]), reach)
             for part in (kept[a:b] for a, b in itertools.pairwise(ends.tolist()))
         })
-    return found
+    return ranked
 
 
 def draw(
@@ -64,19 +64,19 @@ def draw(
     groups : int
         Public groups, or private ones that were released, which ``listed`` has.
     """
-    found: list[IntArray] = []
+    drawn: list[IntArray] = []
     for ones in of_one_measure(picking):
         near, every = ranks(ones, False, listed), None
         for place, one in enumerate(ones):
             units = np.zeros(groups, np.int64)
             for group in range(groups):
                 number = Uniform()
-                unit = picked(near[place].get(group, NO_ROWS), one.share, edges[len(found)], one.gamma, number)
+                unit = picked(near[place].get(group, NO_ROWS), one.share, edges[len(drawn)], one.gamma, number)
                 if unit is None:
                     every = ranks(ones, True, listed) if every is None else every
-                    unit = picked(every[place].get(group, NO_ROWS), one.share, edges[len(found)], one.gamma, number)
+                    unit = picked(every[place].get(group, NO_ROWS), one.share, edges[len(drawn)], one.gamma, number)
                 if unit is None:
                     raise DpsqlError("all rows of a group tell where a quantile is")
                 units[group] = unit
-            found.append(units)
-    return found
+            drawn.append(units)
+    return drawn

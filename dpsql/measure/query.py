@@ -76,11 +76,11 @@ class Before:
 def before(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Iterator[Before]:
     """Give the exact histograms from which bounds are learned and leaves are cut, as long as rows are read. Privacy: secret."""
     with public_groups(reader, plan) as table, bounded(reader, protected, plan, table) as made:
-        found = [np.zeros(one.cells, np.int64) for one in plan.learning]
+        magnitudes = [np.zeros(one.cells, np.int64) for one in plan.learning]
         if plan.learning:
             frame = reader.frame(made.magnitudes())
             which, cells, rows = (np.asarray(frame[name], np.int64) for name in ("which", "cell", "n"))
-            for place, counts in enumerate(found):
+            for place, counts in enumerate(magnitudes):
                 np.add.at(counts, cells[which == place], rows[which == place])
 
         def read(measure: Measure, shift: int, regions: Regions) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def before(reader: Reader, protected: ProtectedSource, plan: QueryPlan) -> Itera
         units = {
             one.place: UnitRows(*plan.cells(one), partial(read, plan.measures[one.place])) for one in plan.cutting
         }
-        yield Before(made, found, units, partial(read_ranks, reader, made))
+        yield Before(made, magnitudes, units, partial(read_ranks, reader, made))
 
 
 @contextmanager
@@ -188,8 +188,9 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
             texts = sorted(zip(*columns, strict=True), key=lambda keys: [(k is None, k or "") for k in keys]) if columns else [()]
             index = {keys: place for place, keys in enumerate(texts)}
             places = _places(frame, plan, index)
+        # from here on the places of groups are fixed: whatever later statements see, rows of other groups are in no counter
         blocks: list[IntArray] = []
-        for place, (measure, found) in enumerate(zip(plan.measures, names, strict=True)):
+        for place, (measure, sums_of) in enumerate(zip(plan.measures, names, strict=True)):
             if measure.kind in ("tree", "values"):
                 leaves_ = np.zeros((len(texts), measure.lengths[-1]), np.int64)
                 if measure.units is None:
@@ -204,13 +205,14 @@ def counted(reader: Reader, protected: ProtectedSource, plan: QueryPlan, early: 
                     np.add.at(leaves_, (at[at >= 0], leaf[at >= 0]), n[at >= 0])
                 blocks += [_level(leaves_, length) for length in measure.lengths]
                 continue
-            sums = np.zeros((len(texts), len(found)), np.int64)
+            # everything else was added up by the one statement above
+            sums = np.zeros((len(texts), len(sums_of)), np.int64)
             steps = made.steps.get(place)
-            for i, name in enumerate(found if steps is None else found[1:], steps is not None):
+            for i, name in enumerate(sums_of if steps is None else sums_of[1:], steps is not None):
                 np.add.at(sums[:, i], places, np.ma.filled(np.ma.asarray(frame[name]), 0))
             if steps is not None:
                 totals = [0] * len(texts)
-                for group, total in zip(places.tolist(), frame[found[0]], strict=True):
+                for group, total in zip(places.tolist(), frame[sums_of[0]], strict=True):
                     totals[group] += steps.read(str(total))
                 rows = sums[:, 1] if measure.kind == "moments" else np.zeros(len(texts), np.int64)
                 sums[:, 0] = steps.cumulated(totals, rows, measure)
@@ -245,10 +247,10 @@ def _listed(reader: Reader, plan: QueryPlan, table: str) -> list[tuple[str | Non
         return [()]
     keys = ", ".join(f"CAST(k{i} AS VARCHAR) AS k{i}" for i in range(len(plan.keys)))
     frame = reader.cursor.execute(f"SELECT {keys} FROM {table} ORDER BY ord ASC").fetchnumpy()  # noqa: S608
-    found = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
-    if len(found) != plan.groups:
+    groups = list(zip(*(_texts(frame[f"k{i}"]) for i in range(len(plan.keys))), strict=True))
+    if len(groups) != plan.groups:
         raise ReleaseError("the public groups are not those that were charged for")
-    return found
+    return groups
 
 
 def _texts(column: Any) -> list[str | None]:
@@ -264,16 +266,16 @@ def _counters(measure: Measure, sums: IntArray) -> IntArray:
     kept = sums.shape[1] - 1 - measure.nans - measure.nulls
     there = sums[:, kept]
     cumulated = np.column_stack([sums[:, :kept], there * measure.grid])
-    found = np.diff(cumulated, axis=1, prepend=0)
+    cells = np.diff(cumulated, axis=1, prepend=0)
     if measure.nans:
         nans = sums[:, kept + 1]
-        found, there = np.column_stack([found, nans * measure.grid]), there + nans
+        cells, there = np.column_stack([cells, nans * measure.grid]), there + nans
     if not measure.nulls:
-        return found
-    return np.column_stack([found, (sums[:, -1] - there) * measure.grid])
+        return cells
+    return np.column_stack([cells, (sums[:, -1] - there) * measure.grid])
 
 
-def released(plan: Plan, found: Counted) -> Counted:
+def released(plan: Plan, exact: Counted) -> Counted:
     """Return what a plan releases of exact counters: private groups chosen, noise of ``plan.scales`` on every counter.
 
     Privacy: see `dpsql.estimates.thresholds` for the groups: those of fewer than ``min_units`` units are dropped before the noise,
@@ -283,10 +285,11 @@ def released(plan: Plan, found: Counted) -> Counted:
     query = plan.query
     if query is None:
         raise ReleaseError("the plan is not one of a query")
-    groups, blocks = found.groups, list(found.blocks)
+    groups, blocks = exact.groups, list(exact.blocks)
     scales = list(plan.scales)
     if len(scales) != len(blocks):
         raise DpsqlError("a plan of a query has one scale for each block")
+    # of private groups the number of units decides, and the very number that decides is the one that is released
     done = None
     if not query.public:
         if query.selecting is None or query.threshold is None:

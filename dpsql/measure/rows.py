@@ -42,22 +42,23 @@ def above_bounds(protected: ProtectedSource, plan: QueryPlan) -> tuple[str, str]
     elsewhere = protected.remote is not None or any(table.is_file for table in tables)
     if not plan.unit or source.local or source.row is not None or plan.other or elsewhere:
         return None
+    # more units may be listed than are heavy, never fewer: what is listed without need keeps its rows
     unit, rows = identifier(UNIT_COLUMN), identifier(SOURCE_NAME)
     if plan.max_groups is None:
-        found = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated
+        above = f"SELECT {unit} FROM {rows} GROUP BY {unit} HAVING count(*) > {plan.max_rows}"  # noqa: S608 -- generated
     else:
         types = {column.name: column.sql_type for column in source.columns}
         keys = [one_form(identifier(SOURCE_NAME, f"k{i}"), types[f"k{i}"]) for i in range(len(plan.keys))]
         by = ", ".join([unit, *keys])
         most = "" if plan.max_rows_per_group is None else f" OR max(n) > {plan.max_rows_per_group}"
         each = f"SELECT {unit}, count(*) AS n FROM {rows} GROUP BY {by}"  # noqa: S608 -- generated
-        found = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
+        above = f"SELECT {unit} FROM ({each}) GROUP BY {unit} HAVING count(*) > {plan.max_groups}{most}"  # noqa: S608
     databases = ", ".join(sorted({literal(table.database) for table in tables}))
     attached = (
         "SELECT database_name FROM system.main.duckdb_databases() "  # noqa: S608 -- generated
         f"WHERE database_name IN ({databases}) AND type <> 'duckdb'"
     )
-    return attached, f"WITH {rows} AS (\n{source.sql}\n) {found}"
+    return attached, f"WITH {rows} AS (\n{source.sql}\n) {above}"
 
 
 @contextmanager
@@ -75,11 +76,11 @@ def heavy_units(cursor: duckdb.DuckDBPyConnection, protected: ProtectedSource, p
     if guarded(cursor, attached).fetchall() or not plans_are_sound(cursor):
         yield None
         return
-    with temporary_table(cursor, "units", units) as found:
-        if not found.rows:
+    with temporary_table(cursor, "units", units) as table:
+        if not table.rows:
             yield NOBODY
-        else:  # of rows that are different there are far fewer, so that most of the units found are not heavy
-            yield None if plan.different else found.name
+        else:  # of rows that are different there are far fewer, so that most of these units are not heavy
+            yield None if plan.different else table.name
 
 
 @contextmanager

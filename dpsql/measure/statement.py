@@ -117,61 +117,61 @@ class Statement:
 
     def _steps(self) -> dict[int, Steps]:
         """Return the bounds of arguments that are added up exactly, by the places of their measures."""
-        found = {}
+        by_measure = {}
         for place, measure in enumerate(self.plan.measures):
             if measure.variables:
                 steps = steps_of(measure, self.types[f"a{measure.variables[0].position}"])
                 if steps is not None:
-                    found[place] = steps
-        return found
+                    by_measure[place] = steps
+        return by_measure
 
     def _columns(self) -> dict[str, str]:
         """Return what is needed of a row: a name, and its SQL over the source."""
-        found: dict[str, str] = {}
+        columns: dict[str, str] = {}
         for place, measure in enumerate(self.plan.measures):
             for variable in measure.variables:
                 name = f"a{variable.position}"
                 if measure.kind in ("moments", "scaled", "tree") and place not in self.steps:
-                    found[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+                    columns[f"x{variable.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
                 else:
-                    found[name] = identifier(SOURCE_NAME, name)
+                    columns[name] = identifier(SOURCE_NAME, name)
                 if variable.learned is not None:  # between the bounds that are learned it may be added up exactly
-                    found[name] = identifier(SOURCE_NAME, name)
+                    columns[name] = identifier(SOURCE_NAME, name)
                 if measure.nans:
-                    found[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
+                    columns[f"n{variable.position}"] = f"system.main.isnan({identifier(SOURCE_NAME, name)})"
             if measure.filter is not None:
-                found[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
+                columns[f"f{measure.filter}"] = identifier(SOURCE_NAME, f"f{measure.filter}")
         for counting in self.plan.counting:
             if counting.filter is not None:
-                found[f"f{counting.filter}"] = identifier(SOURCE_NAME, f"f{counting.filter}")
+                columns[f"f{counting.filter}"] = identifier(SOURCE_NAME, f"f{counting.filter}")
             for place in counting.arguments:
-                if f"x{place}" not in found:
-                    found[f"a{place}"] = identifier(SOURCE_NAME, f"a{place}")
+                if f"x{place}" not in columns:
+                    columns[f"a{place}"] = identifier(SOURCE_NAME, f"a{place}")
         for one in self.plan.learning:  # what leaves are cut for is a measure's own
             name = f"a{one.position}"
-            found[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
+            columns[f"x{one.position}"] = number_sql(identifier(SOURCE_NAME, name), self.types[name])
             if one.filter is not None:
-                found[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
-        return found
+                columns[f"f{one.filter}"] = identifier(SOURCE_NAME, f"f{one.filter}")
+        return columns
 
     def _bounded(self, places: bool) -> str:
         """Return the rows that are counted, of every unit as many as the plan allows; with places of groups, or with keys."""
         plan, source = self.plan, identifier(SOURCE_NAME)
         keys = ["ord"] if places else self._own_keys
         if not plan.unit or self.heavy == NOBODY:
-            return self._found(source, keys)
+            return self._counted_rows(source, keys)
         names = [*self.columns, UNIT_COLUMN, *(["ord"] if self.groups is not None else keys)]
         by_group: dict[str, Any] = {} if plan.max_groups is None else {"groups": names[-len(keys) :], "max_groups": plan.max_groups}
         most = plan.max_rows if plan.max_groups is None else plan.max_rows_per_group
         bounded = names[names.index(UNIT_COLUMN) + 1 :]
         if self.heavy is None:
-            return light_first_sql(self._found(source, keys), [UNIT_COLUMN], names, most, self.salt, **by_group)
-        theirs = bounded_sql(self._found(self._side("SEMI"), bounded), [UNIT_COLUMN], names, most, self.salt, **by_group)
+            return light_first_sql(self._counted_rows(source, keys), [UNIT_COLUMN], names, most, self.salt, **by_group)
+        theirs = bounded_sql(self._counted_rows(self._side("SEMI"), bounded), [UNIT_COLUMN], names, most, self.salt, **by_group)
         if keys != bounded:
             listed = [*map(identifier, [*self.columns, UNIT_COLUMN])]
             listed += [f"CAST(groups.{key} AS {self.types[key]}) AS {key}" for key in keys]
             theirs = f"SELECT {', '.join(listed)} FROM ({theirs}) AS bounded JOIN {self.groups} AS groups USING (ord)"  # noqa: S608
-        return f"{self._found(self._side('ANTI'), keys)} UNION ALL ({theirs})"
+        return f"{self._counted_rows(self._side('ANTI'), keys)} UNION ALL ({theirs})"
 
     def _side(self, join: str) -> str:
         """Return the rows of the source that are of heavy units (SEMI), or of others (ANTI)."""
@@ -181,7 +181,7 @@ class Statement:
         same = f"{source}.{unit} IS NOT DISTINCT FROM heavy.{unit}"
         return f"(SELECT {source}.* FROM {source} {join} JOIN {self.heavy} AS heavy ON {same}) AS {source}"  # noqa: S608
 
-    def _found(self, source: str, keys: Sequence[str]) -> str:
+    def _counted_rows(self, source: str, keys: Sequence[str]) -> str:
         """Return all rows of the source that count, with places of public groups (``ord``) or with their keys."""
         plan, unit = self.plan, [UNIT_COLUMN] if self.plan.unit else []
         listed = [f"{sql} AS {identifier(name)}" for name, sql in self.columns.items()]
@@ -195,19 +195,20 @@ class Statement:
             joined = f" JOIN {self.groups} AS groups ON {' AND '.join(pairs)}" if pairs else f", {self.groups} AS groups"
         else:
             listed += [f"{one_form(identifier(SOURCE_NAME, key), self.types[key])} AS {identifier(key)}" for key in keys]
-        found = f"SELECT {', '.join(listed) or '1 AS one'} FROM {source}{joined}"  # noqa: S608
+        rows = f"SELECT {', '.join(listed) or '1 AS one'} FROM {source}{joined}"  # noqa: S608
         names = [*self.columns, *unit, *keys]
         if numbered:
             each = ", ".join(f"min({identifier(name)}) AS {identifier(name)}" for name in names) or "1 AS one"
-            found = f"SELECT {each} FROM ({found}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+            rows = f"SELECT {each} FROM ({rows}) GROUP BY {identifier(ROW_COLUMN)}"  # noqa: S608
+        # without a unit every row is one, and there is nothing to choose among
         if not plan.unit:
-            return found
+            return rows
         if plan.counting:
-            found = f"SELECT * FROM ({found}) WHERE {' OR '.join(self._counts(one) for one in plan.counting)}"  # noqa: S608
+            rows = f"SELECT * FROM ({rows}) WHERE {' OR '.join(self._counts(one) for one in plan.counting)}"  # noqa: S608
         if plan.different:
             by = ", ".join(identifier(name) for name in names)
-            found = f"SELECT {by} FROM ({found}) GROUP BY {by}"  # noqa: S608
-        return found
+            rows = f"SELECT {by} FROM ({rows}) GROUP BY {by}"  # noqa: S608
+        return rows
 
     def _counts(self, one: Counting) -> str:
         """Return whether a row counts somewhere: a function of the row, so that a unit's rows are chosen by themselves."""
@@ -251,16 +252,16 @@ class Statement:
 
         ``by``: what it is grouped by, beside the keys.
         """
-        found = [f"{sql} AS {name}" for sql, name in listed]
+        sums = [f"{sql} AS {name}" for sql, name in listed]
         if self.after:
             keys = [identifier(key) for key in self._own_keys]
-            added = f"SELECT {', '.join([*keys, *found])} FROM __dp_rows{then} GROUP BY {', '.join([*keys, *by])}"  # noqa: S608
+            added = f"SELECT {', '.join([*keys, *sums])} FROM __dp_rows{then} GROUP BY {', '.join([*keys, *by])}"  # noqa: S608
             same = " AND ".join(f"added.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
             shown = ", ".join(["groups.ord", *(f"added.{name}" for _, name in listed)])
             return f"{self.reading()} SELECT {shown} FROM ({added}) AS added JOIN {self.groups} AS groups ON {same}"  # noqa: S608
         keys = [identifier(key) for key in self.keys]
         shown = "ord" if self.groups is not None else ", ".join(f"CAST({key} AS VARCHAR) AS {key}" for key in keys)
-        text = f"{self.reading()} SELECT {', '.join(filter(None, [shown, *found]))} FROM __dp_rows{then}"  # noqa: S608
+        text = f"{self.reading()} SELECT {', '.join(filter(None, [shown, *sums]))} FROM __dp_rows{then}"  # noqa: S608
         return f"{text} GROUP BY {', '.join([*keys, *by])}" if keys or by else text
 
     def sums(self) -> tuple[str, list[list[str]]]:
@@ -268,9 +269,9 @@ class Statement:
         listed: list[tuple[str, str]] = []
         names: list[list[str]] = []
         for place, measure in enumerate(self.plan.measures):
-            found = [] if measure.kind in ("tree", "values") else self._sums_of(place, measure)
-            names.append([f"m{place}_{i}" for i in range(len(found))])
-            listed += zip(found, names[-1], strict=True)
+            columns = [] if measure.kind in ("tree", "values") else self._sums_of(place, measure)
+            names.append([f"m{place}_{i}" for i in range(len(columns))])
+            listed += zip(columns, names[-1], strict=True)
         return self._by_group(listed or [("1", "one")], "", []), names
 
     def _sums_of(self, place: int, measure: Measure) -> list[str]:
@@ -285,6 +286,7 @@ class Statement:
         values = [identifier(f"{'x' if steps is None else 'a'}{variable.position}") for variable in measure.variables]
         # DuckDB's least and greatest leave NULL out: what is computed of a row with NULL is no vector of the measure
         there = " AND ".join([*([] if condition is None else [condition]), *(f"{value} IS NOT NULL" for value in values)])
+        # sums first, then how many rows were summed, of NaN and of NULL: `_counters` reads them in this order
         if steps is not None:
             parts = [steps.total(values[0], condition)]
         elif measure.kind == "scaled":
@@ -349,14 +351,14 @@ class Statement:
         listed = ", ".join([*self._cell_keys, *cells])
         sets = ", ".join(f"({', '.join([*self._cell_keys, name])})" for name in names)
         which = " ".join(f"WHEN grouping({name}) = 0 THEN {place}" for place, name in enumerate(names))
-        found = (
+        counts = (
             f"SELECT {', '.join([*self._cell_keys, f'CASE {which} END AS which'])}, coalesce({', '.join(names)}) AS cell, "  # noqa: S608
             f"count(*) AS n FROM (SELECT {listed} FROM __dp_rows) GROUP BY GROUPING SETS ({sets})"
         )
         if self.after:
             same = " AND ".join(f"added.{key} IS NOT DISTINCT FROM groups.{key}" for key in self._cell_keys)
-            found = f"SELECT added.* FROM ({found}) AS added JOIN {self.groups} AS groups ON {same}"  # noqa: S608
-        summed = f"SELECT which, cell, CAST(sum(n) AS BIGINT) AS n FROM ({found}) WHERE cell IS NOT NULL GROUP BY which, cell"  # noqa: S608
+            counts = f"SELECT added.* FROM ({counts}) AS added JOIN {self.groups} AS groups ON {same}"  # noqa: S608
+        summed = f"SELECT which, cell, CAST(sum(n) AS BIGINT) AS n FROM ({counts}) WHERE cell IS NOT NULL GROUP BY which, cell"  # noqa: S608
         return f"{self.reading()} {summed}"
 
     @property
@@ -392,14 +394,14 @@ class Statement:
 
         if every:
             together = "sum(n) OVER (PARTITION BY ord ORDER BY cell ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total"
-            found = f"SELECT *, {together} FROM ({by_unit('__dp_units')})"  # noqa: S608 -- generated
-            return f"{self.reading()}, __dp_units AS ({cells}) SELECT {cast} FROM ({found})"  # noqa: S608 -- generated
+            ranked = f"SELECT *, {together} FROM ({by_unit('__dp_units')})"  # noqa: S608 -- generated
+            return f"{self.reading()}, __dp_units AS ({cells}) SELECT {cast} FROM ({ranked})"  # noqa: S608 -- generated
         coarse = "SELECT ord, big, count(*) AS n FROM __dp_units GROUP BY ALL"
         summed = (
             "SELECT ord, big, n, sum(n) OVER (PARTITION BY ord ORDER BY big ASC) AS upto, sum(n) OVER (PARTITION BY ord) AS total "  # noqa: S608
             f"FROM ({coarse})"
         )
-        found = (
+        ranked = (
             "SELECT ord, cell, fine.n AS n, before + sum(fine.n) OVER (PARTITION BY ord, big ORDER BY cell ASC) AS upto, total "  # noqa: S608
             f"FROM ({by_unit('__dp_units SEMI JOIN __dp_near USING (ord, big)')}) AS fine "
             "JOIN __dp_near USING (ord, big)"
@@ -407,7 +409,7 @@ class Statement:
         return (
             f"{self.reading()}, __dp_units AS ({cells}), "  # noqa: S608 -- generated
             f"__dp_near AS (SELECT ord, big, upto - n AS before, total FROM ({summed}) WHERE {some}) "
-            f"SELECT {cast} FROM ({found}) WHERE {some}"
+            f"SELECT {cast} FROM ({ranked}) WHERE {some}"
         )
 
     def _in_units(self, measure: Measure, units: Units) -> str:
@@ -441,8 +443,8 @@ def units_sql(plan: QueryPlan, *, nulls: bool) -> str:
 
 def _sum(aggregate: str, condition: str | None) -> str:
     """Return an aggregate as a BIGINT, cut to `LARGEST_SUM`; 0 where there is no row."""
-    found = aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
-    return f"CAST(greatest(least(coalesce({found}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
+    rows = aggregate if condition is None else f"{aggregate} FILTER (WHERE {condition})"
+    return f"CAST(greatest(least(coalesce({rows}, 0), {LARGEST_SUM}), -{LARGEST_SUM}) AS BIGINT)"
 
 
 def _near(one: Picking) -> str:

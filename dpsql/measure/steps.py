@@ -86,12 +86,12 @@ class Steps:
         """
         if measure.kind == "scaled":
             unit = max(abs(self.lower), abs(self.upper))
-            found = [(2 * total * measure.grid + unit) // (2 * unit) for total in totals]
+            counters = [(2 * total * measure.grid + unit) // (2 * unit) for total in totals]
         else:
             span = self.upper - self.lower
             each = zip(totals, rows.tolist(), strict=True)
-            found = [(2 * (n * self.upper - total) * measure.grid + span) // (2 * span) for total, n in each]
-        return np.array([max(min(counter, LARGEST_SUM), -LARGEST_SUM) for counter in found], np.int64)
+            counters = [(2 * (n * self.upper - total) * measure.grid + span) // (2 * span) for total, n in each]
+        return np.array([max(min(counter, LARGEST_SUM), -LARGEST_SUM) for counter in counters], np.int64)
 
 
 def steps_of(measure: Measure, sql_type: str) -> Steps | None:

@@ -27,10 +27,10 @@ def number_sql(value: str, sql_type: str) -> str:
     >>> number_sql("a0", "BIGINT"), number_sql("a0", "BOOLEAN")
     ('CAST(a0 AS DOUBLE)', 'CAST(CAST(a0 AS TINYINT) AS DOUBLE)')
     """
-    found = sqltypes.parse(sql_type)
-    if found.family == "boolean":
+    kind = sqltypes.parse(sql_type)
+    if kind.family == "boolean":
         return f"CAST(CAST({value} AS TINYINT) AS DOUBLE)"
-    if found.family == "temporal":
+    if kind.family == "temporal":
         inner = _EPOCH.get(sql_type, "system.main.epoch({})").format(value)
         if sql_type == "TIME":
             return f"CAST({caught(inner)} AS DOUBLE)"
@@ -40,7 +40,7 @@ def number_sql(value: str, sql_type: str) -> str:
         )
         return f"CASE {ends} ELSE CAST({caught(inner.replace(value, finite))} AS DOUBLE) END"
     number = f"CAST({value} AS DOUBLE)"
-    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if found.family == "float" else number
+    return f"CASE WHEN system.main.isnan({number}) THEN NULL ELSE {number} END" if kind.family == "float" else number
 
 
 def cell(x: str, edges: Sequence[float], first: int, stop: int) -> str:
@@ -104,11 +104,11 @@ def cumulated(measure: Measure) -> list[str]:
         one = f"(1 - {y})"
         each.append([one, y] if measure.degree == 1 else [f"{one} * {one}", f"2 * {y} * {one}", f"{y} * {y}"])
     products = [" * ".join(f"({part})" for part in chosen) for chosen in itertools.product(*each)]
-    total, found = "", []
+    total, counters = "", []
     for product in products[:-1]:
         total = f"({total} + {product})" if total else product
-        found.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
-    return found
+        counters.append(f"CAST(least(round(({total}) * {measure.grid}), {measure.grid}) AS BIGINT)")
+    return counters
 
 
 def scaled(measure: Measure) -> str:
@@ -123,20 +123,20 @@ def leaf(measure: Measure) -> str:
     """Return the number of the leaf of equal ones that a row is in, from 0."""
     variable, last = measure.variables[0], measure.lengths[-1] - 1
 
-    def number(x: str) -> str:
+    def numbered(x: str) -> str:
         return f"CAST(least(floor(({x} - {double(variable.lower)}) / {double(measure.width)}), {last}) AS INTEGER)"
 
-    return _between(variable, number)
+    return _between(variable, numbered)
 
 
 def unit_number(variable: Variable, units: Units) -> str:
     """Return the number of the unit that a row is in, from 0."""
 
-    def number(x: str) -> str:
-        found = f"{'round' if units.single else 'floor'}(({x} - {double(units.lower)}) / {double(units.width)})"
-        return f"CAST(least(greatest({found}, 0), {units.count - 1}) AS BIGINT)"
+    def numbered(x: str) -> str:
+        number = f"{'round' if units.single else 'floor'}(({x} - {double(units.lower)}) / {double(units.width)})"
+        return f"CAST(least(greatest({number}, 0), {units.count - 1}) AS BIGINT)"
 
-    return _between(variable, number)
+    return _between(variable, numbered)
 
 
 def _between(variable: Variable, number: Callable[[str], str]) -> str:

@@ -58,17 +58,17 @@ class Weights:
             count = len(lows) - 1 if len(lows) == self.cells else len(lows)
             top = (1 << bits) - 1
             sum_low = sum_high = 0
-            found: list[int] = []
+            levels: list[int] = []
             for i in range(count):
                 sum_low, sum_high = sum_low + lows[i], sum_high + highs[i]
                 at_least = (sum_low << bits) // total_high
                 if at_least != min(top, (sum_high << bits) // total_low):  # c_i < 1, so C_i <= top
                     break
-                found.append(at_least)
+                levels.append(at_least)
                 if at_least == top:
-                    return found
-            if len(found) == count and self.cells is not None:
-                return found
+                    return levels
+            if len(levels) == count and self.cells is not None:
+                return levels
             precision *= 2
 
 

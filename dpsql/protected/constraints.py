@@ -50,7 +50,7 @@ class Constraints:
             except ArgumentError:
                 self.others.append(text)
         self._known: dict[OutputColumn, Attribute | None] = {}
-        self._references = {fold(name): found for name, found in catalog.references(table).items()}
+        self._references = {fold(name): reference for name, reference in catalog.references(table).items()}
 
     def attribute(self, column: OutputColumn) -> Attribute | None:
         """Return the domain that the CHECK constraints give a plain copy of a column of the table; None where they give none."""

@@ -59,15 +59,15 @@ class _Holder:
 
     def folder(self) -> Path | None:
         """Return the folder of this machine that the relation names; None where it names none."""
-        found = files_of(self.remote.relation) if self.remote else None
-        return local_path(found[1]) if found else None
+        files = files_of(self.remote.relation) if self.remote else None
+        return local_path(files[1]) if files else None
 
     def parts(self) -> list[str]:
         """Return the name of the attached database that has the rows, the schema and the table; nothing where it is none."""
         if self.remote is None or self.remote.engine != "duckdb" or files_of(self.remote.relation):
             return []
-        found = [token.text for token in tokens(self.remote.relation)[0::2]]
-        return found if len(found) == 3 else []
+        parts = [token.text for token in tokens(self.remote.relation)[0::2]]
+        return parts if len(parts) == 3 else []
 
     def same(self, remote: Remote) -> bool:
         """Return whether it is another name of a table of an attached database, called as it is here."""
@@ -104,10 +104,10 @@ class NamedFiles:
             if folder is not None and folder in path.parents:
                 raise UnsupportedQuery(file.text, f"is in a folder whose rows are those of {holder.key}: name that")
         others = [holder for holder in self._holders if holder.key != f"{PROTECTED}{path}"]
-        found = self._other(_identities([path]), others, self._all)
-        if found is not None:
-            what = "the file" if found.remote is None else "a file with the rows of"
-            raise UnsupportedQuery(file.text, f"is another name of {what} {found.key}: name that")
+        twin = self._other(_identities([path]), others, self._all)
+        if twin is not None:
+            what = "the file" if twin.remote is None else "a file with the rows of"
+            raise UnsupportedQuery(file.text, f"is another name of {what} {twin.key}: name that")
 
     def check_own(self, database: str, file: TableId) -> None:
         """Refuse to read a file with a budget while it is one of another table that has one.
@@ -117,9 +117,9 @@ class NamedFiles:
         UnsupportedQuery
         """
         self._known.clear()  # the files as they are now: between charge and reading others may have come
-        found = self._other(_identities([Path(file.name)]), self._others(database, f"{PROTECTED}{file.name}"), self._now)
-        if found is not None:
-            raise UnsupportedQuery(file.text, found.shared("it", database))
+        holder = self._other(_identities([Path(file.name)]), self._others(database, f"{PROTECTED}{file.name}"), self._now)
+        if holder is not None:
+            raise UnsupportedQuery(file.text, holder.shared("it", database))
 
     def apart(self, database: str, key: str, remote: Remote) -> Apart:
         """Return what refuses to read files for a name while one of them is a file of another table that has a budget.
@@ -148,9 +148,9 @@ class NamedFiles:
         if not others:
             return
         self._known.clear()
-        found = self._other(mine(), others, self._ever if files_of(remote.relation) else self._now)
-        if found is not None:
-            raise ArgumentError("relation", remote.relation, found.shared("one of its files", database))
+        holder = self._other(mine(), others, self._ever if files_of(remote.relation) else self._now)
+        if holder is not None:
+            raise ArgumentError("relation", remote.relation, holder.shared("one of its files", database))
 
     def _others(self, database: str, key: str) -> list[_Holder]:
         return [holder for holder in self._holders if holder.budget and (holder.database, holder.key) != (database, key)]
@@ -162,13 +162,13 @@ class NamedFiles:
 
     @cached_property
     def _holders(self) -> list[_Holder]:
-        found = []
+        holders = []
         for books in self._books:
             remotes, budgets = books.remotes(), books.budgets()
             files = [key for key in budgets if key.startswith(PROTECTED)]
-            found += [_Holder(books.database, key, None, budget=True) for key in files]
-            found += [_Holder(books.database, key, remote, budget=key in budgets) for key, remote in remotes.items()]
-        return found
+            holders += [_Holder(books.database, key, None, budget=True) for key in files]
+            holders += [_Holder(books.database, key, remote, budget=key in budgets) for key, remote in remotes.items()]
+        return holders
 
     def _now(self, holder: _Holder) -> set[Identity]:
         """Return the files that a table has now, of a lake those of the newest snapshot, by device and inode."""
@@ -183,14 +183,14 @@ class NamedFiles:
         return self._files(holder, "all")
 
     def _files(self, holder: _Holder, when: str) -> set[Identity]:
-        found = self._known.get((holder, when))
-        if found is None:
+        identities = self._known.get((holder, when))
+        if identities is None:
             folder = Path(holder.key.removeprefix(PROTECTED)) if holder.remote is None else holder.folder()
             if folder is None and when == "all":
                 folder = self._data_path(holder)
-            found = {one for one in map(identity, self._lake_files(holder, when)) if one is not None}
-            found = self._known[holder, when] = found | (set(_below(folder)) if folder else set())
-        return found
+            identities = {one for one in map(identity, self._lake_files(holder, when)) if one is not None}
+            identities = self._known[holder, when] = identities | (set(_below(folder)) if folder else set())
+        return identities
 
     def _lake_files(self, holder: _Holder, when: str) -> list[Path]:
         if not self._is_lake(holder):
@@ -251,5 +251,5 @@ def _below(root: Path) -> Iterator[Identity]:
         for entry in below:
             if is_folder(entry.path):
                 waiting.append(Path(entry.path))
-            elif (found := identity(entry.path)) is not None:
-                yield found
+            elif (file := identity(entry.path)) is not None:
+                yield file

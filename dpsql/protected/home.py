@@ -16,26 +16,26 @@ __all__ = ["books_of", "catalog_of", "named_files", "remotes_in"]
 
 def remotes_in(context: Context, database: str) -> dict[str, Remote]:
     """Return where the rows are of the tables of a database that have none here, by their keys; looked up once in a call."""
-    found: dict[str, Remote] | None = context.known.get(("remotes", database))
-    if found is None:
-        found = context.known["remotes", database] = books_of(context, database).remotes()
-    return found
+    remotes: dict[str, Remote] | None = context.known.get(("remotes", database))
+    if remotes is None:
+        remotes = context.known["remotes", database] = books_of(context, database).remotes()
+    return remotes
 
 
 def named_files(context: Context) -> NamedFiles:
     """Return the files of all tables that the books of attached databases name, as a call sees them."""
-    found = context.known.get("files")
-    if not isinstance(found, NamedFiles):
+    files = context.known.get("files")
+    if not isinstance(files, NamedFiles):
         attached = {fold(one.name): one.kind for one in context.attached()}
         books = [books_of(context, name) for name in context.databases()]
-        found = context.known["files"] = NamedFiles(context.cursor, books, attached)
-    return found
+        files = context.known["files"] = NamedFiles(context.cursor, books, attached)
+    return files
 
 
 def catalog_of(context: Context) -> Catalog:
     """Return the catalog as a call sees it: everything is looked up once."""
-    found = context.known.get("catalog")
-    if not isinstance(found, Catalog):
+    catalog = context.known.get("catalog")
+    if not isinstance(catalog, Catalog):
         functions = context.instance.remembered.setdefault("functions", Functions())
-        found = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context), context.foreign())
-    return found
+        catalog = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context), context.foreign())
+    return catalog

@@ -54,10 +54,10 @@ def lineage_of(context: Context, table: TableId) -> Lineage | None:
     LedgerError
         The books were edited.
     """
-    found = context.known.get(("lineage", table), _NONE)
-    if found is _NONE:
-        found = context.known["lineage", table] = _lineage(context, table)
-    return found  # type: ignore[no-any-return]
+    lineage = context.known.get(("lineage", table), _NONE)
+    if lineage is _NONE:
+        lineage = context.known["lineage", table] = _lineage(context, table)
+    return lineage  # type: ignore[no-any-return]
 
 
 def check_lineages(context: Context, lineages: Iterable[Lineage]) -> None:
@@ -113,13 +113,13 @@ def tables_of(context: Context, root: TableId) -> tuple[Lineage, ...]:
     """
     if root.is_file:
         return ()
-    found = []
+    lineages = []
     for link in links_in(context, root.database).values():
         table = table_in(context, root.database, link.child) if link.root == key_of(root) else None
         lineage = None if table is None else lineage_of(context, table)
         if lineage is not None:
-            found.append(lineage)
-    return tuple(sorted(found, key=lambda lineage: len(lineage.hops)))
+            lineages.append(lineage)
+    return tuple(sorted(lineages, key=lambda lineage: len(lineage.hops)))
 
 
 def is_root(context: Context, table: TableId) -> bool:
@@ -138,10 +138,10 @@ def keys_linked(context: Context, root: TableId) -> dict[str, str]:
     LinkBroken
         A column is gone, may be NULL, or is not declared unique any more: it does not say whose row each row of the root is.
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     catalog = catalog_of(context)
     for link in () if root.is_file else links_in(context, root.database).values():
-        if link.above != key_of(root) or fold(link.parent_column) in found:
+        if link.above != key_of(root) or fold(link.parent_column) in columns:
             continue
         told = f"{link.parent_column!r} of {link.above} has to say whose row each row is: it has to be there, UNIQUE and NOT NULL"
         try:
@@ -150,8 +150,8 @@ def keys_linked(context: Context, root: TableId) -> dict[str, str]:
             raise LinkBroken(link.source, link.above, told, everything=True) from None
         if key.nullable or fold(key.name) not in catalog.single_keys(root):
             raise LinkBroken(link.source, link.above, told, everything=True)
-        found[fold(key.name)] = key.name
-    return found
+        columns[fold(key.name)] = key.name
+    return columns
 
 
 def _lineage(context: Context, table: TableId) -> Lineage | None:
@@ -209,18 +209,18 @@ def check_columns(context: Context, child: TableId, column: str, parent: TableId
         A column is not there, of a type whose equality is not that of bytes, of another type than the other, or no key.
     """
     catalog = catalog_of(context)
-    found, key = stored_column(catalog, child, column, "column"), stored_column(catalog, parent, parent_column, "parent_column")
-    if found.sql_type != key.sql_type:
+    own, key = stored_column(catalog, child, column, "column"), stored_column(catalog, parent, parent_column, "parent_column")
+    if own.sql_type != key.sql_type:
         raise Unfit(
             "column",
-            f"column {found.name!r} of {key_of(child)} is {found.sql_type}, {key.name!r} of {key_of(parent)} is {key.sql_type}; "
+            f"column {own.name!r} of {key_of(child)} is {own.sql_type}, {key.name!r} of {key_of(parent)} is {key.sql_type}; "
             "both must be of one type, for several values may be equal after a conversion; ALTER TABLE ... ALTER COLUMN ... TYPE",
         )
     if not exact(key.sql_type):
         several = f"column {key.name!r} of {key_of(parent)} is {key.sql_type}, whose equal values have several forms"
         raise Unfit("parent_column", f"{several}; a key has to be {KINDS}")
     if key.sql_type == "VARCHAR":
-        for table, one, argument in ((child, found, "column"), (parent, key, "parent_column")):
+        for table, one, argument in ((child, own, "column"), (parent, key, "parent_column")):
             if one.name in catalog.collated(table):
                 several = "has a collation, under which texts that differ are equal: a row could be of two people"
                 raise Unfit(argument, f"column {one.name!r} of {key_of(table)} {several}; make it a VARCHAR without one")
@@ -231,7 +231,7 @@ def check_columns(context: Context, child: TableId, column: str, parent: TableId
             f"{key.name!r} of {key_of(parent)} is not declared unique, so a row could belong to several: it has {listed}; declare "
             f"it PRIMARY KEY or UNIQUE, or CREATE UNIQUE INDEX ... ON {key_of(parent)} ({key.name})",
         )
-    return found.name, key.name, not key.nullable
+    return own.name, key.name, not key.nullable
 
 
 def stored_column(catalog: Catalog, table: TableId, name: str, argument: str) -> Described:
@@ -245,11 +245,11 @@ def stored_column(catalog: Catalog, table: TableId, name: str, argument: str) ->
     entry = catalog.find(table.database, table.schema, table.name)
     skip = generated_columns(entry.sql) if entry is not None else frozenset[str]()
     columns = {fold(one.name): one for one in catalog.columns(table) if fold(one.name) not in skip}
-    found = columns.get(fold(name))
-    if found is None:
+    described = columns.get(fold(name))
+    if described is None:
         names = [one.name for one in columns.values()]
         raise Unfit(argument, f"{name!r} is not a stored column of {key_of(table)}; it has {names!r}")
-    return found
+    return described
 
 
 def primary_key(context: Context, table: TableId) -> list[str]:

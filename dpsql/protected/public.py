@@ -42,11 +42,11 @@ def column_values(context: Context, argument: str, taken: object, most: int) -> 
         table, column = [], ""
     if not table or not column:
         raise ArgumentError(argument, taken, "must be 'table.column' of a public table")
-    found = _public(context, argument, taken, identifier(*table))
-    spelled = {fold(c.name): c.name for c in relation_columns(context.cursor, found)}
+    relation = _public(context, argument, taken, identifier(*table))
+    spelled = {fold(c.name): c.name for c in relation_columns(context.cursor, relation)}
     if fold(column) not in spelled:
         raise ArgumentError(argument, taken, f"not a column of that table; it has {list(spelled.values())!r}")
-    return listed(context.cursor, found, spelled[fold(column)], most)
+    return listed(context.cursor, relation, spelled[fold(column)], most)
 
 
 def table_values(context: Context, argument: str, taken: str, most: int) -> list[str]:
@@ -56,21 +56,21 @@ def table_values(context: Context, argument: str, taken: str, most: int) -> list
     except ArgumentError:
         if "." in taken:
             return column_values(context, argument, taken, most)
-    found = _public(context, argument, taken, taken)
-    columns = relation_columns(context.cursor, found)
+    relation = _public(context, argument, taken, taken)
+    columns = relation_columns(context.cursor, relation)
     if len(columns) != 1:
         raise ArgumentError(argument, taken, f"that table has columns {[c.name for c in columns]!r}: say which, as 'table.column'")
-    return listed(context.cursor, found, columns[0].name, most)
+    return listed(context.cursor, relation, columns[0].name, most)
 
 
 def _public(context: Context, argument: str, taken: object, name: str) -> TableId:
     try:
-        found = find_table(context.cursor, name, database=context.database, schema=context.schema)
+        relation = find_table(context.cursor, name, database=context.database, schema=context.schema)
     except ArgumentError:
         raise ArgumentError(argument, taken, "must name a public table (not a view) that exists, as 'table.column'") from None
-    if protection_of(context, found)[1] is not None:
+    if protection_of(context, relation)[1] is not None:
         raise ArgumentError(argument, taken, "that table is protected, and a domain read off it would show its values")
-    return found
+    return relation
 
 
 def listed(cursor: duckdb.DuckDBPyConnection, table: TableId, column: str, most: int) -> list[str]:

@@ -57,7 +57,7 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
     LedgerError
         The books hold what is no rule: they were edited.
     """
-    found: dict[str, Ruled] = {}
+    rules: dict[str, Ruled] = {}
     for place, copies in _places(protected):
         for text in protected.books.rules(place):
             if is_across(text) or is_counted(text):  # of synthetic databases alone
@@ -68,12 +68,12 @@ def rules_of(protected: ProtectedSource) -> list[Ruled]:
                 told = f"the books of {protected.key} were edited: a rule in them is none; restore them from a backup"
                 raise LedgerError(told) from None
             for own in _copied(rule, copies):
-                found.setdefault(own.text, Ruled(own, DECLARED, place, text))
+                rules.setdefault(own.text, Ruled(own, DECLARED, place, text))
     for home, constraints in protected.constraints.items():
         for rule in constraints.rules:
             for own in _copied(rule, _by_origin(protected, home)):
-                found.setdefault(own.text, Ruled(own, CHECK, home, rule.text))
-    return list(found.values())[:MOST_RULES]
+                rules.setdefault(own.text, Ruled(own, CHECK, home, rule.text))
+    return list(rules.values())[:MOST_RULES]
 
 
 def across_of(protected: ProtectedSource) -> list[Across]:
@@ -114,8 +114,8 @@ def _places(protected: ProtectedSource) -> Iterator[tuple[str, Mapping[str, list
     for view in sorted(protected.views() - {protected.query}):
         copies: dict[str, list[str]] = {}
         for column in protected.source.columns:
-            for found, name in column.views:
-                if found == view:
+            for shown, name in column.views:
+                if shown == view:
                     copies.setdefault(fold(name), []).append(column.name)
         yield view, copies
     for home in dict.fromkeys([protected.own, *(protected.home_of(column) for column in protected.source.columns)]):

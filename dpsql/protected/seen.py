@@ -40,11 +40,11 @@ def _said(context: Context, database: str) -> dict[str, Grant | None]:
     """Return what the books say of the analyst who asks by table; None: her grant was taken back."""
     if context.analyst is None:
         return {}
-    found: dict[str, Grant | None] | None = context.known.get(("granted", database))
-    if found is None:
-        found = Grants(books_of(context, database)).said(context.analyst.removeprefix(ANALYST))
-        context.known["granted", database] = found
-    return found
+    grants: dict[str, Grant | None] | None = context.known.get(("granted", database))
+    if grants is None:
+        grants = Grants(books_of(context, database)).said(context.analyst.removeprefix(ANALYST))
+        context.known["granted", database] = grants
+    return grants
 
 
 def fingerprint(context: Context) -> str:

@@ -79,12 +79,12 @@ def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection 
     Of a linked table both are its root's. The contract's privacy_unit is then a column of the root: whose rows those of a linked
     table are says `dpsql.protected.linked.lineage_of`.
     """
-    found: tuple[Ledger, Protection | None] | None = context.known.get(("protection", table))
-    if found is None:
+    ledger_and_contract: tuple[Ledger, Protection | None] | None = context.known.get(("protection", table))
+    if ledger_and_contract is None:
         ledger = ledger_of(context, table)
         known = ledger.source in sources_in(context, ledger.books.database)
-        found = context.known["protection", table] = (ledger, ledger.protection() if known else None)
-    return found
+        ledger_and_contract = context.known["protection", table] = (ledger, ledger.protection() if known else None)
+    return ledger_and_contract
 
 
 @dataclass(frozen=True)
@@ -182,10 +182,10 @@ class ProtectedSource:
             There is none.
         """
         columns = {fold(c.name): c for c in self.source.columns}
-        found = columns.get(fold(name))
-        if found is None:
+        column = columns.get(fold(name))
+        if column is None:
             raise ArgumentError("column", name, f"not a column of the source; it has {[c.name for c in columns.values()]!r}")
-        return found
+        return column
 
     def declared(self) -> dict[str, Attribute]:
         """Return what was declared for this source, for views below it or for the protected table itself, by column name."""
@@ -195,13 +195,13 @@ class ProtectedSource:
         """Return what was declared for each column of the source: for this query, for a view below it, or for the table."""
         homes = {self.home_of(column) for column in self.source.columns}
         places = {place: self.books.declared(place) for place in {self.query, self.key, *homes, *self.views()}}
-        found: dict[str, Attribute] = {}
+        attributes: dict[str, Attribute] = {}
         for column in self.source.columns:
             copied = [(self.query, column.name), *reversed(column.views), (self.home_of(column), column.origin or "")]
             attribute = next((places[place][name] for place, name in copied if name in places[place]), None)
             if attribute is not None:
-                found[column.name] = attribute
-        return found
+                attributes[column.name] = attribute
+        return attributes
 
     def views(self) -> set[str]:
         """Return the views below the source, as the books call them."""
@@ -238,7 +238,7 @@ class ProtectedSource:
         what CHECK constraints of the table say.
         A column that says whose row it is has none, whatever was declared before it became that.
         """
-        found: list[Attribute] = []
+        attributes: list[Attribute] = []
         left_out: list[OutputColumn] = []
         declared = self.declarations()
         for column in self.source.columns:
@@ -258,8 +258,8 @@ class ProtectedSource:
             if attribute is None:
                 left_out.append(column)
             else:
-                found.append(dataclasses.replace(attribute, name=column.name))
-        return Domain(tuple(found)), left_out
+                attributes.append(dataclasses.replace(attribute, name=column.name))
+        return Domain(tuple(attributes)), left_out
 
 
 def holds_unit(lineage: Lineage, column: str, unit: str) -> bool:
@@ -276,9 +276,9 @@ def unit_of(context: Context, root: TableId) -> str | None:
     UnsupportedQuery
         Links hold two keys of a table whose rows are people: neither is the unit.
     """
-    _, found = protection_of(context, root)
-    if found is None or found.privacy_unit is not None:
-        return None if found is None else found.privacy_unit
+    _, contract = protection_of(context, root)
+    if contract is None or contract.privacy_unit is not None:
+        return None if contract is None else contract.privacy_unit
     keys = keys_linked(context, root)
     if len(keys) > 1:
         reason = f"links hold several of its keys, {sorted(keys.values())!r}, and it has no privacy unit; link all by one key"
@@ -329,13 +329,13 @@ def columns_of(context: Context, text: str) -> ProtectedSource:
         table = named_table(catalog_of(context), text, context.database, context.schema)
     except ArgumentError:
         table = None
-    found = None
+    protected = None
     if table is not None:
         catalog_of(context).check_functions()
-        found = table_alone(context, table)
-    if found is None or found.lineages:  # of a link NULL may be left out, which the query says
-        found = resolve(context, text)
-    context.known["columns", text] = known = found
+        protected = table_alone(context, table)
+    if protected is None or protected.lineages:  # of a link NULL may be left out, which the query says
+        protected = resolve(context, text)
+    context.known["columns", text] = known = protected
     return known
 
 
@@ -344,8 +344,8 @@ def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
 
     Nothing can be read through it: its ``sql`` is empty.
     """
-    ledger, found = protection_of(context, table)
-    if found is None:
+    ledger, contract = protection_of(context, table)
+    if contract is None:
         return None
     lineage = lineage_of(context, table)
     columns = tuple(relation_columns(context.cursor, table, catalog_of(context)))
@@ -355,9 +355,9 @@ def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
     source = Source(
         text=table.text, canonical=table.text, table=root, sql="", columns=columns, filtered=lineage is not None,
         public_tables=(), unit=None, row=None, bare=True, named=table, tables=(table,),
-        linked=() if lineage is None else (table,), most=None if lineage is None else lineage.most * found.max_contributions,
+        linked=() if lineage is None else (table,), most=None if lineage is None else lineage.most * contract.max_contributions,
     )
-    return _over_links(context, ProtectedSource(source, ledger, found))
+    return _over_links(context, ProtectedSource(source, ledger, contract))
 
 
 def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
@@ -365,20 +365,20 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     consulted: dict[TableId, Ledger] = {}
 
     def protection(table: TableId) -> Protection | None:
-        consulted[table], found = protection_of(context, table)
-        return found
+        consulted[table], contract = protection_of(context, table)
+        return contract
 
     def most_rows(table: TableId) -> int:
-        found = protection(table)
-        return found.max_contributions if found else 1
+        contract = protection(table)
+        return contract.max_contributions if contract else 1
 
     linked: set[TableId] = set()
 
     def lineage(table: TableId) -> Lineage | None:
-        found = lineage_of(context, table)
-        if found is not None:
+        way = lineage_of(context, table)
+        if way is not None:
             linked.add(table)
-        return found
+        return way
 
     def analysed(local: bool) -> Source:
         return analyse(
@@ -408,12 +408,13 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
         for ledger in consulted.values():  # an edited book may name a unit that is not there
             ledger.check_chain()
         raise
-    found = protection(source.table)
-    if found is None:  # pragma: no cover -- analyse has just seen it
+    contract = protection(source.table)
+    if contract is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
+    # the contract was known to the analysis; an analyst may still be shut out of this table
     ledger = consulted[source.table]
     check_open(context, ledger.books.database, ledger.source)
-    return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, found)))
+    return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, contract)))
 
 
 def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
@@ -429,7 +430,7 @@ def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
     """
     source = protected.source
     read = [source.table, *source.tables, *source.linked, *source.public_tables]
-    away = {table: found for table in read if (found := remote_of(context, table)) is not None}
+    away = {table: remote for table in read if (remote := remote_of(context, table)) is not None}
     if not away:
         return protected
     if context.analyst is not None:
@@ -454,7 +455,7 @@ def _over_links(context: Context, protected: ProtectedSource) -> ProtectedSource
     source, held = protected.source, protected.protection
     if not source.linked and not (source.local and held.privacy_unit is None):
         return protected
-    found = (lineage_of(context, table) for table in source.linked)
+    lineages = (lineage_of(context, table) for table in source.linked)
     return dataclasses.replace(
         protected,
         protection=dataclasses.replace(
@@ -464,7 +465,7 @@ def _over_links(context: Context, protected: ProtectedSource) -> ProtectedSource
         ),
         contract=held,
         reads=reads_of(context, source.tables),
-        lineages=tuple(lineage for lineage in found if lineage is not None),
+        lineages=tuple(lineage for lineage in lineages if lineage is not None),
     )
 
 

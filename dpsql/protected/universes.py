@@ -74,8 +74,8 @@ def resolve(context: Context, protected: ProtectedSource, column: OutputColumn, 
             raise ArgumentError("domain", taken, f"a pattern is for text, column {column.name!r} is {column.sql_type}; {_CAST}")
         if Pattern(pattern).size > MAX_SIZE and size is None:
             raise ArgumentError("domain", taken, "has more than 10^300 members; give a shorter pattern, or domain_size")
-        found = words.Universe(declared, Pattern(pattern), size)
-        return Resolved(found, [taken, declared, size], f"the universe: texts like {pattern}")
+        universe = words.Universe(declared, Pattern(pattern), size)
+        return Resolved(universe, [taken, declared, size], f"the universe: texts like {pattern}")
     listed = _words(context, taken)
     if not is_text:
         if size is not None and size > len(listed) + len(declared):

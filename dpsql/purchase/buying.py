@@ -56,6 +56,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     identifier_ = asked.release
     if not asked.hers:
         uses.check(context, protected, call)
+    # from here on Ctrl-C says whether something was charged
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
@@ -70,6 +71,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
             _use(context, protected, purchase, asked, call)
         if purchase.status == "failed":
             raise failure(purchase)
+        # whoever stored it, the file is shown only if it is the one that the ledger names
         path = identity.path_of(store, identifier_, purchase.charge["hash"])
         release.publish(identity.draft_of(path, str(purchase.contents)), path)
         return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
@@ -147,9 +149,9 @@ def _record_failures(context: Context, protected: ProtectedSource) -> None:
         if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
             protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed
             note.forget(store)
-    for found in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
-        protected.ledger.mark(found[2], "fail")
-        context.instance.unrecorded.discard(found)
+    for failed in [item for item in list(context.instance.unrecorded) if item[:2] == place]:
+        protected.ledger.mark(failed[2], "fail")
+        context.instance.unrecorded.discard(failed)
 
 
 def _bought(

@@ -53,12 +53,12 @@ def noted(store: Path, source: str) -> list[Note]:
 
     Privacy: free; public words.
     """
-    found: list[Note] = []
+    notes: list[Note] = []
     for path in sorted(store.glob(f"{_PREFIX}*.json")):
         try:
             said = Note(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             continue
         if said.source == source:
-            found.append(said)
-    return found
+            notes.append(said)
+    return notes

@@ -100,6 +100,7 @@ def measure(
         if protected.reads.links:
             state.enter_context(snapshot(context.cursor))
         measures.check_unchanged(context, protected, plan)  # of the state that is read: a key could go, and come back, around it
+        # of a source whose failure could be a row's the reading is noted before it begins: a kill leaves the note
         if not protected.plain:
             note.write(path.parent)
         try:
@@ -213,11 +214,11 @@ def _store(
 
 def _interrupted(context: Context, protected: ProtectedSource, name: str) -> None:
     """Write an interruption down. Where the books cannot take it, the reading has failed."""
-    found = (protected.books.database, protected.key, name)
-    context.instance.unrecorded.add(found)
+    unrecorded = (protected.books.database, protected.key, name)
+    context.instance.unrecorded.add(unrecorded)
     with own_ledger(context, protected) as ledger:
         ledger.interrupted(name)
-    context.instance.unrecorded.discard(found)
+    context.instance.unrecorded.discard(unrecorded)
 
 
 def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path: Path, note: failures.Note) -> None:
@@ -229,14 +230,14 @@ def _fail(context: Context, protected: ProtectedSource, purchase: Purchase, path
     with suppress(OSError):
         release.remove_leftovers(path)
     note.write(path.parent)
-    found = (protected.books.database, protected.key, purchase.release)
-    context.instance.unrecorded.add(found)  # the disk may be full as well
+    unrecorded = (protected.books.database, protected.key, purchase.release)
+    context.instance.unrecorded.add(unrecorded)  # the disk may be full as well
     try:
         with own_ledger(context, protected) as ledger:
             ledger.mark(purchase.release, "fail")
     except (duckdb.Error, DpsqlError):
         raise failure(purchase) from None
-    context.instance.unrecorded.discard(found)
+    context.instance.unrecorded.discard(unrecorded)
     note.forget(path.parent)
 
 

@@ -14,6 +14,7 @@ Privacy: None: the books and plans are looked at, no row.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpsql.accounting import Budget, Charge, fits
@@ -133,7 +134,7 @@ def check(context: Context, protected: ProtectedSource, call: BuyingCall) -> Non
         raise GrantExceeded(grant.source, epsilon, grant.per_query, None, told)
 
 
-def limit(protected: ProtectedSource) -> tuple[Budget, list[Charge]]:
+def limit(protected: ProtectedSource) -> tuple[Budget, Sequence[Charge]]:
     """Return the limit that whoever asks has, and what counts against it: the table's, or the analyst's grant in this window."""
     grant = protected.ledger.limit()
     if grant is None:

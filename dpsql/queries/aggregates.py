@@ -83,27 +83,27 @@ def aggregate_of(node: exp.Expression) -> Aggregate:
     if name not in SPELLINGS:
         refuse(f"{name} with FILTER or WITHIN GROUP", "not an aggregate that can be answered privately", node)
     function, distinct, bounds = SPELLINGS[name], False, ()
-    given: list[exp.Expression] = []
+    arguments: list[exp.Expression] = []
     for argument in node.expressions:
         if isinstance(argument, exp.Kwarg):
             bounds = _stated_bounds(argument) or bounds
         elif isinstance(argument, exp.Distinct):
             distinct = True
-            given += argument.expressions
+            arguments += argument.expressions
         elif isinstance(argument, exp.Order) and function in QUANTILES and len(node.expressions) == 1:  # DuckDB's WITHIN GROUP
             ordered = _within_group(argument, node)
-            given.append(argument.this)
+            arguments.append(argument.this)
         elif isinstance(argument, exp.Order):
             if name in QUANTILES and any(_descends(item) for item in argument.expressions):
                 refuse(f"{name}(... ORDER BY ... DESC)", "order ascending, and ask for 1 - q", node)
-            given.append(argument.this)  # the order of rows does not matter to any of these, but for that
+            arguments.append(argument.this)  # the order of rows does not matter to any of these, but for that
         else:
-            given.append(argument)
+            arguments.append(argument)
     if ordered is not None:
-        given = [ordered, *given]
+        arguments = [ordered, *arguments]
     if distinct:
         function = _distinct(function, node)
-    return _checked(name, function, given, condition, bounds, node)
+    return _checked(name, function, arguments, condition, bounds, node)
 
 
 def _distinct(function: str, node: exp.Expression) -> str:
@@ -121,7 +121,7 @@ def _distinct(function: str, node: exp.Expression) -> str:
 def _checked(
     name: str,
     function: str,
-    given: list[exp.Expression],
+    arguments: list[exp.Expression],
     condition: exp.Expression | None,
     bounds: tuple[exp.Expression, ...],
     node: exp.Expression,
@@ -129,30 +129,30 @@ def _checked(
     quantiles: tuple[float, ...] = ()
     listed = False
     if function in QUANTILES:
-        if len(given) != 2:
+        if len(arguments) != 2:
             raise ArgumentError("sql", name, "takes a column and a quantile, or a list of quantiles: quantile_cont(x, 0.5)")
-        quantiles, listed = _quantiles(given.pop())
+        quantiles, listed = _quantiles(arguments.pop())
     elif function == "median":
         function, quantiles = "quantile_cont", (0.5,)
-    if function == "count" and (not given or isinstance(given[0], exp.Star)):
-        given = []
+    if function == "count" and (not arguments or isinstance(arguments[0], exp.Star)):
+        arguments = []
     if function == "count_if":
-        if len(given) != 1:
+        if len(arguments) != 1:
             raise ArgumentError("sql", name, "takes one condition")
-        both = given[0] if condition is None else exp.and_(condition.copy(), given[0].copy())
+        both = arguments[0] if condition is None else exp.and_(condition.copy(), arguments[0].copy())
         return Aggregate("count", (), both)
-    if function == "count_distinct" and len(given) != 1:
+    if function == "count_distinct" and len(arguments) != 1:
         refuse("count(DISTINCT a, b)", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", node)
-    if function in ("count", "count_distinct") and given and (one := as_one(given[0])) is not None:
-        given = [one] if function == "count_distinct" else []  # a tuple is never NULL
-    wanted = 2 if function in PAIRS else 0 if function == "count" and not given else 1
-    if len(given) != wanted:
-        raise ArgumentError("sql", name, f"takes {wanted} argument{'' if wanted == 1 else 's'} here, not {len(given)}")
-    for argument in given:
+    if function in ("count", "count_distinct") and arguments and (combination := as_one(arguments[0])) is not None:
+        arguments = [combination] if function == "count_distinct" else []  # a tuple is never NULL
+    needed = 2 if function in PAIRS else 0 if function == "count" and not arguments else 1
+    if len(arguments) != needed:
+        raise ArgumentError("sql", name, f"takes {needed} argument{'' if needed == 1 else 's'} here, not {len(arguments)}")
+    for argument in arguments:
         if any(is_aggregate(inner) or isinstance(inner, exp.Window) for inner in argument.walk()):
             advice = "compute the inner one in a subquery that groups by the privacy unit"
             refuse(f"{name} of an aggregate or window", advice, node)
-    return Aggregate(function, tuple(given), condition, quantiles, listed, bounds)
+    return Aggregate(function, tuple(arguments), condition, quantiles, listed, bounds)
 
 
 def counts_if(node: exp.Expression) -> bool:
@@ -177,9 +177,9 @@ def _descends(item: exp.Expression) -> bool:
 
 def _quantiles(node: exp.Expression) -> tuple[tuple[float, ...], bool]:
     listed = isinstance(node, exp.Array | exp.Tuple)
-    found = node.expressions if listed else [node]
+    nodes = node.expressions if listed else [node]
     numbers = []
-    for item in found:
+    for item in nodes:
         inner = item.unnest() if isinstance(item, exp.Paren) else item
         while isinstance(inner, exp.Cast):
             inner = inner.this
@@ -213,5 +213,5 @@ def _ascending(pair: exp.Tuple, name: str) -> None:
         if isinstance(inner, exp.Literal) and not inner.is_string:
             numbers.append(-float(inner.name) if isinstance(node, exp.Neg) else float(inner.name))
     if len(numbers) == 2 and numbers[0] >= numbers[1]:
-        given = ", ".join(node.sql() for node in pair.expressions)
-        raise ArgumentError("sql", f"{name} => ({given})", "the lower bound comes first")
+        written = ", ".join(node.sql() for node in pair.expressions)
+        raise ArgumentError("sql", f"{name} => ({written})", "the lower bound comes first")

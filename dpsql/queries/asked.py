@@ -112,16 +112,16 @@ def asked(core: Core, places: Sequence[int], qualify: Callable[[exp.Table], bool
     for place in [*(p for p in range(len(wanted)) if p not in counts), *counts]:  # a count can be had from a sum of the same
         wanted[place] = _wanted(core.aggregates[place], arguments, conditions, core, stated)
     rows = core.rows.copy()
-    listed = [*_named("k", keys), *_named("a", arguments.found), *_named("f", conditions.found)]
+    listed = [*_named("k", keys), *_named("a", arguments.nodes), *_named("f", conditions.nodes)]
     source = rows.copy()
     source.set("expressions", listed or [exp.alias_(exp.Literal.number(1), "one", quoted=True)])
     return Asked(
         sql=render(source),
         keys=tuple(keys),
-        arguments=tuple(arguments.found),
-        conditions=tuple(conditions.found),
+        arguments=tuple(arguments.nodes),
+        conditions=tuple(conditions.nodes),
         places=tuple(places),
-        wanted=tuple(one for one in wanted if one is not None),
+        wanted=tuple(aggregate for aggregate in wanted if aggregate is not None),
         rows=_rows(core, qualify),
         key_texts=tuple(map(core.canonical, keys)),
         argument_texts=tuple(arguments.texts),
@@ -159,7 +159,7 @@ class _Numbered:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.found: list[exp.Expression] = []
+        self.nodes: list[exp.Expression] = []
         self.texts: list[str] = []
 
     def place(self, node: exp.Expression) -> int:
@@ -167,7 +167,7 @@ class _Numbered:
         text = self.core.canonical(node)
         if text not in self.texts:
             self.texts.append(text)
-            self.found.append(node)
+            self.nodes.append(node)
         return self.texts.index(text)
 
 
@@ -175,11 +175,11 @@ def _wanted(
     aggregate: Aggregate, arguments: _Numbered, conditions: _Numbered, core: Core, stated: dict[str, tuple[exp.Expression, ...]]
 ) -> Wanted:
     condition = None if aggregate.condition is None else conditions.place(aggregate.condition)
-    there = None
+    counted = None
     if aggregate.function == "count" and aggregate.arguments:
         not_null = exp.Not(this=exp.Is(this=exp.Paren(this=aggregate.arguments[0].copy()), expression=exp.Null()))
         both = not_null if aggregate.condition is None else exp.and_(exp.Paren(this=aggregate.condition.copy()), not_null)
-        there = conditions.place(both)
+        counted = conditions.place(both)
         places: tuple[int, ...] = ()
         text = core.canonical(aggregate.arguments[0])
         if text in arguments.texts:
@@ -189,7 +189,7 @@ def _wanted(
     if aggregate.bounds and aggregate.function != "count":  # how often a unit counts is bounded by rows
         stated[core.canonical(aggregate.arguments[0])] = aggregate.bounds
     return Wanted(
-        aggregate.function, places, condition, there, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical)
+        aggregate.function, places, condition, counted, aggregate.quantiles, aggregate.listed, aggregate.key(core.canonical)
     )
 
 

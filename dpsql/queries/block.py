@@ -32,8 +32,8 @@ class Block:
 
     def __init__(self, splitter: Reader, node: exp.Select, items: Sequence[tuple[str, Relation]], known: Known) -> None:
         self.splitter, self.node, self.items, self.known = splitter, node, items, known
-        there = [relation.columns for _, relation in items]
-        self.columns = None if any(c is None for c in there) else {name for c in there for name in c or ()}
+        headers = [relation.columns for _, relation in items]
+        self.columns = None if any(c is None for c in headers) else {name for c in headers for name in c or ()}
         self.units = frozenset(name for _, relation in items for name in relation.units)
         self.aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
         single = len(items) == 1
@@ -64,7 +64,7 @@ class Block:
 
     def by_unit(self) -> bool:
         """Return whether its groups are privacy units (with other keys): then it keeps people apart."""
-        whole = {i for one in self.sets for i in one if all(i in other for other in self.sets)}
+        whole = {i for grouping in self.sets for i in grouping if all(i in each for each in self.sets)}
         return any(self._copies(self.keys[i], lambda relation: relation.telling) for i in whole)
 
     def _is_unit(self, node: exp.Expression) -> bool:
@@ -78,9 +78,9 @@ class Block:
 
     def _outputs(self) -> list[exp.Expression]:
         node = self.node
-        found = list(node.expressions)
-        found += [node.args[part] for part in ("having", "qualify", "order") if node.args.get(part) is not None]
-        return found
+        outputs = list(node.expressions)
+        outputs += [node.args[part] for part in ("having", "qualify", "order") if node.args.get(part) is not None]
+        return outputs
 
     # -- groups -----------------------------------------------------------------------------------------------------------
 
@@ -99,15 +99,15 @@ class Block:
         extra = [*(group.args.get("grouping_sets") or []), *(group.args.get("rollup") or []), *(group.args.get("cube") or [])]
         for item in [*group.expressions, *extra]:
             parts.append(self._sets_of(item))
-        found = [tuple(dict.fromkeys(itertools.chain(*combined))) for combined in itertools.product(*parts)]
-        if len(found) > MOST_SETS:
-            said = f"at most {MOST_SETS} grouping sets; name those that are needed: GROUPING SETS (...)"
-            raise ArgumentError("sql", len(found), said)
-        self.sets = found
+        sets = [tuple(dict.fromkeys(itertools.chain(*combined))) for combined in itertools.product(*parts)]
+        if len(sets) > MOST_SETS:
+            limit = f"at most {MOST_SETS} grouping sets; name those that are needed: GROUPING SETS (...)"
+            raise ArgumentError("sql", len(sets), limit)
+        self.sets = sets
 
     def _sets_of(self, item: exp.Expression) -> list[tuple[int, ...]]:
         if isinstance(item, exp.GroupingSets):
-            return [one for inner in item.expressions for one in self._sets_of(inner)]
+            return [grouping for inner in item.expressions for grouping in self._sets_of(inner)]
         if isinstance(item, exp.Rollup | exp.Cube):
             each = [tuple(itertools.chain(*self._sets_of(inner))) for inner in item.expressions]
             if isinstance(item, exp.Rollup):
@@ -143,8 +143,8 @@ class Block:
             if not isinstance(inner, exp.Column) or inner.table or isinstance(inner.this, exp.Star):
                 return inner
             name = fold(inner.name)
-            there = self.columns is not None and name in self.columns
-            if there or name not in self.aliases or has_aggregate(self.aliases[name]) or self.aliases[name] is inner:
+            is_column = self.columns is not None and name in self.columns
+            if is_column or name not in self.aliases or has_aggregate(self.aliases[name]) or self.aliases[name] is inner:
                 return inner
             return exp.Paren(this=self.aliases[name].copy())
 
@@ -192,15 +192,15 @@ class Block:
     def _post_part(self, part: exp.Expression, kind: str) -> exp.Expression | list[exp.Expression]:
         if kind == "qualify":
             return self._post(part.this, aliases=True)
-        found: list[exp.Expression] = []
+        ordering: list[exp.Expression] = []
         for ordered in part.expressions:
             inner = ordered.this
             plain = isinstance(inner, exp.Literal | exp.Var) or (isinstance(inner, exp.Column) and fold(inner.name) == "all")
             # alone, the name of an item comes before that of a column; in an expression, the column does
             named = isinstance(inner, exp.Column) and not inner.table and fold(inner.name) in self.aliases
             ordered.set("this", inner if plain or named else self._post(inner, aliases=True))
-            found.append(ordered)
-        return found
+            ordering.append(ordered)
+        return ordering
 
     def _post(self, node: exp.Expression, *, aliases: bool = False) -> exp.Expression:
         """Return an expression over the answer: keys and aggregates are columns of it.
@@ -214,8 +214,8 @@ class Block:
             return self._post_window(node, aliases=aliases)
         if isinstance(node, exp.Anonymous) and fold(str(node.this)) in ("grouping", "grouping_id"):
             return self._grouping(node)
-        if (made := composed(node)) is not None:
-            return exp.Paren(this=self._post(made, aliases=aliases))
+        if (parts := composed(node)) is not None:
+            return exp.Paren(this=self._post(parts, aliases=aliases))
         if is_aggregate(node):
             column = exp.Column(this=identifier(f"a{self._aggregate(node)}"))
             return exp.cast(column, "HUGEINT", dialect="duckdb") if counts_if(node) else column
@@ -255,8 +255,8 @@ class Block:
             if name == "this":
                 inner = value.copy()
                 called = inner.this if isinstance(inner, exp.Filter) else inner
-                given = (value.this if isinstance(value, exp.Filter) else value).expressions
-                called.set("expressions", [e if isinstance(e, exp.Star) else self._post(e, aliases=aliases) for e in given])
+                arguments = (value.this if isinstance(value, exp.Filter) else value).expressions
+                called.set("expressions", [e if isinstance(e, exp.Star) else self._post(e, aliases=aliases) for e in arguments])
                 out.set("this", inner)
             elif isinstance(value, exp.Expression) and not isinstance(value, exp.WindowSpec):
                 out.set(name, self._post(value, aliases=aliases))
@@ -279,10 +279,10 @@ class Block:
 
     def _aggregate(self, node: exp.Expression) -> int:
         """Return the place of an aggregate, which is noted where it is a new one."""
-        found = aggregate_of(node)
+        asked = aggregate_of(node)
         written = Aggregate(
-            found.function, tuple(map(self._unaliased, found.arguments)),
-            None if found.condition is None else self._unaliased(found.condition), found.quantiles, found.listed, found.bounds,
+            asked.function, tuple(map(self._unaliased, asked.arguments)),
+            None if asked.condition is None else self._unaliased(asked.condition), asked.quantiles, asked.listed, asked.bounds,
         )
         if written.function == "count_distinct" and self._is_unit(written.arguments[0]):
             written = Aggregate("count_units", (), written.condition)
@@ -312,10 +312,10 @@ class Block:
         """Return whether a subquery names columns of a SELECT around it, or may."""
         tables = [table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
         names = {fold(item.alias_or_name) for item in [*tables, *query.find_all(exp.Subquery)]}
-        there = [self._columns_of(table) for table in tables]
-        if self.columns is None or any(columns is None for columns in there):
+        headers = [self._columns_of(table) for table in tables]
+        if self.columns is None or any(columns is None for columns in headers):
             return True
-        known = {name for columns in there for name in columns or ()}
+        known = {name for columns in headers for name in columns or ()}
         columns = [column for column in query.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
         if any(fold(column.table) not in names | known for column in columns if column.table):  # x.y may be a field of x
             return True
@@ -336,16 +336,16 @@ class Block:
                 table, name = fold(column.table), fold(column.name)
                 if isinstance(column.this, exp.Star) or name in self.aliases or (table in names if table else name in self.columns):
                     continue
-                there = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
+                reads = f"this SELECT reads {', '.join(sorted(self.columns)[:SHOWN])}"
                 near = [] if column.table else difflib.get_close_matches(name, sorted(self.columns), 1, 0.6)
                 if self._stands_around(column):
                     advice = f"Columns of a query around it can't be used: {_CORRELATED}"
                 elif near:
-                    advice = f"there is no such column; did you mean {near[0]}? ({there})"
+                    advice = f"there is no such column; did you mean {near[0]}? ({reads})"
                 elif self.node.find_ancestor(exp.Select) is None:
-                    advice = f"there is no such column: {there}"
+                    advice = f"there is no such column: {reads}"
                 else:
-                    advice = f"{there}. Columns of a query around it can't be used: group by what is compared, and join the answer"
+                    advice = f"{reads}. Columns of a query around it can't be used: group by what is compared, and join the answer"
                 refuse(f"column {column.sql(dialect='duckdb')}", advice, column)
 
     def _stands_around(self, column: exp.Column) -> bool:
@@ -398,17 +398,17 @@ class Block:
 
     def _ctes(self, node: exp.Expression) -> list[exp.CTE]:
         """Return the CTEs that a relation uses, those first that others use."""
-        found: dict[str, exp.CTE] = {}
+        ctes: dict[str, exp.CTE] = {}
 
         def visit(part: exp.Expression, known: Known) -> None:
             for table in part.find_all(exp.Table):
                 cte = known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
-                if cte is None or found.get(fold(table.name)) is cte.node:
+                if cte is None or ctes.get(fold(table.name)) is cte.node:
                     continue
-                if fold(table.name) in found:
+                if fold(table.name) in ctes:
                     refuse(f"WITH {table.name}", "two of that name are used together; rename one", cte.node)
                 visit(cte.node.this, cte.known)
-                found[fold(table.name)] = cte.node
+                ctes[fold(table.name)] = cte.node
 
         visit(node, self.known)
-        return list(found.values())
+        return list(ctes.values())

@@ -55,30 +55,30 @@ class Known:
 
     def __call__(self, node: exp.Column) -> Range | None:
         """Return the range of a column."""
-        found = self.columns(node)
-        out = self.limited(node, UNKNOWN if found is None else found)
-        return None if found is None and out == UNKNOWN else out
+        declared = self.columns(node)
+        out = self.limited(node, UNKNOWN if declared is None else declared)
+        return None if declared is None and out == UNKNOWN else out
 
     def limited(self, node: exp.Expression, value: Range) -> Range:
         """Return the range of an expression with what is known about it as a whole."""
         if self.limits:
             value = meet(value, self._limit(node))
-        if self.given and (wanted := self.given.get(canonical(node, qualified=False))) is not None:
-            sort = wanted.sort if value.sort == "unknown" else value.sort
-            same = alike(sort, wanted.sort)
-            value = replace(as_sort(wanted, sort), sort=sort, whole=value.whole) if same and not value.empty else value
+        if self.given and (stated := self.given.get(canonical(node, qualified=False))) is not None:
+            sort = stated.sort if value.sort == "unknown" else value.sort
+            same = alike(sort, stated.sort)
+            value = replace(as_sort(stated, sort), sort=sort, whole=value.whole) if same and not value.empty else value
         return value
 
     def _limit(self, node: exp.Expression) -> Range | None:
         """Return the limit of an expression; ``x`` and ``t.x`` are one column where both stand in one SELECT."""
         text = canonical(node)
-        found = self.limits.get(text)
-        if found is not None or not isinstance(node, exp.Column):
-            return found
+        own = self.limits.get(text)
+        if own is not None or not isinstance(node, exp.Column):
+            return own
         name = canonical(node, qualified=False)
         if node.table:
             return self.limits.get(name)
-        same = [limit for other, limit in self.limits.items() if other.endswith(f".{name}") and _is_name(other)]
+        same = [limit for limited, limit in self.limits.items() if limited.endswith(f".{name}") and _is_name(limited)]
         return same[0] if len(same) == 1 else None
 
     def with_limits(self, limits: Mapping[str, Range]) -> Known:
@@ -170,8 +170,8 @@ class _Extents:
         while isinstance(node, exp.Paren):
             node = node.this
         if isinstance(node, exp.Column):
-            found = self.known(node)
-            return UNKNOWN if found is None else found
+            known = self.known(node)
+            return UNKNOWN if known is None else known
         value = self._made(node)
         return self.known.limited(node, value) if self.known.limits or self.known.given else value
 
@@ -209,18 +209,18 @@ class _Extents:
         step = interval_of(right)
         if step is not None:
             return self._shift(node, left, step)
-        other = self(right)
-        if left.empty or other.empty:
+        operand = self(right)
+        if left.empty or operand.empty:
             return NOTHING
-        if left.sort in TEMPORAL or other.sort in TEMPORAL:
-            return _dates(node, left, other)
+        if left.sort in TEMPORAL or operand.sort in TEMPORAL:
+            return _dates(node, left, operand)
         if isinstance(node, exp.Pow):
-            return ranges.power(left, other.lower) if other.lower == other.upper else NUMBER
-        if "time" in (left.sort, other.sort):
+            return ranges.power(left, operand.lower) if operand.lower == operand.upper else NUMBER
+        if "time" in (left.sort, operand.sort):
             return UNKNOWN
-        if "unknown" in (left.sort, other.sort) and not isinstance(node, exp.Mod | exp.Div):
+        if "unknown" in (left.sort, operand.sort) and not isinstance(node, exp.Mod | exp.Div):
             return UNKNOWN
-        return _ARITHMETIC[type(node)](left, other)
+        return _ARITHMETIC[type(node)](left, operand)
 
     @staticmethod
     def _shift(node: exp.Expression, value: Range, step: exp.Interval) -> Range:
@@ -233,16 +233,16 @@ class _Extents:
 
     def _case(self, node: exp.Case) -> Range:
         """Return the hull of the branches, each where its condition is true and those before are not."""
-        found, known = NOTHING, self.known
+        covered, known = NOTHING, self.known
         subject = node.this
         for branch in node.args["ifs"]:
             condition = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject is not None else branch.this
             before = _Extents(known)
             inside = known.with_limits(limits_of(condition, before, "true"))
-            found = hull(found, _Extents(inside)(branch.args["true"]))
+            covered = hull(covered, _Extents(inside)(branch.args["true"]))
             known = known.with_limits(limits_of(condition, before, "untrue"))
         default = node.args.get("default")
-        return found if default is None else hull(found, _Extents(known)(default))
+        return covered if default is None else hull(covered, _Extents(known)(default))
 
     def _cast(self, node: exp.Cast) -> Range:
         sql_type = type_name(node.args["to"])
@@ -272,18 +272,18 @@ class _Extents:
 
     def _call(self, node: exp.Expression) -> Range:
         if isinstance(node, exp.Coalesce):
-            name, given = "coalesce", [node.this, *node.expressions]
+            name, arguments = "coalesce", [node.this, *node.expressions]
         else:
             name = (node.this if isinstance(node.this, str) else node.this.name).lower()
-            given = node.expressions
+            arguments = node.expressions
         if name == "try":
-            return self(given[0])
-        found = range_of(name, self, given)
-        if found is not None:
-            return found
+            return self(arguments[0])
+        bounds = range_of(name, self, arguments)
+        if bounds is not None:
+            return bounds
         combined = AGGREGATES.get(name) or WINDOWS.get(name)
         rule = None if combined is None else combined.range
-        return rule(self, given) if rule is not None and (given or rule in WITHOUT_ARGUMENT) else UNKNOWN
+        return rule(self, arguments) if rule is not None and (arguments or rule in WITHOUT_ARGUMENT) else UNKNOWN
 
 
 def _dates(node: exp.Expression, left: Range, right: Range) -> Range:

@@ -117,58 +117,59 @@ def choose(
             continue  # a count of rows, which the counts below give
         chosen.append(Measure("units", filter=condition, nulls=not distinct))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
-    for one in wanted:
-        found = _other(one, arguments, groups)
-        if found is None or found in chosen or gives_count(one, chosen, one_row=one_row):
+    for aggregate in wanted:
+        further = _other(aggregate, arguments, groups)
+        if further is None or further in chosen or gives_count(aggregate, chosen, one_row=one_row):
             continue
-        chosen.append(found)
-        shares.append(weights.get(one.text, 1.0))
+        chosen.append(further)
+        shares.append(weights.get(aggregate.text, 1.0))
     if not chosen:
         chosen, shares = [Measure("count")], [1.0]
     blocks = [share / len(measure.lengths) for measure, share in zip(chosen, shares, strict=True) for _ in measure.lengths]
     return tuple(chosen), tuple(blocks), select
 
 
-def gives_count(one: Wanted, measures: Sequence[Measure], *, one_row: bool) -> bool:
+def gives_count(aggregate: Wanted, measures: Sequence[Measure], *, one_row: bool) -> bool:
     """Return whether a count is among what other measures give."""
-    if one.function != "count":
+    if aggregate.function != "count":
         return False
-    return any(counts(one, measure, one_row=one_row) for measure in measures)
+    return any(counts(aggregate, measure, one_row=one_row) for measure in measures)
 
 
-def counts(one: Wanted, measure: Measure, *, one_row: bool) -> bool:
+def counts(aggregate: Wanted, measure: Measure, *, one_row: bool) -> bool:
     """Return whether a measure holds the number of rows that a count asks for."""
-    if one.there is None:
+    if aggregate.there is None:
         if measure.kind == "moments":
-            return measure.filter == one.condition and measure.nulls
-        return measure.filter == one.condition and (measure.kind == "count" or (measure.kind == "units" and one_row))
+            return measure.filter == aggregate.condition and measure.nulls
+        return measure.filter == aggregate.condition and (measure.kind == "count" or (measure.kind == "units" and one_row))
     if measure.kind == "moments":
-        return measure.filter == one.condition and tuple(v.position for v in measure.variables) == one.arguments
-    return measure.kind == "count" and measure.filter == one.there
+        return measure.filter == aggregate.condition and tuple(v.position for v in measure.variables) == aggregate.arguments
+    return measure.kind == "count" and measure.filter == aggregate.there
 
 
 def _moments(wanted: Sequence[Wanted], arguments: Mapping[int, Argument]) -> list[tuple[Measure, list[Wanted]]]:
     """Return the vectors of sums, and which aggregates use each."""
     users: dict[tuple[tuple[int, ...], int | None], list[Wanted]] = {}
-    for one in wanted:
-        if one.function in FIRST | SECOND | PAIRS:
-            users.setdefault((one.arguments, one.condition), []).append(one)
-    rows = {one.condition for one in wanted if one.function == "count" and one.there is None}
-    found = []
+    for aggregate in wanted:
+        if aggregate.function in FIRST | SECOND | PAIRS:
+            users.setdefault((aggregate.arguments, aggregate.condition), []).append(aggregate)
+    rows = {aggregate.condition for aggregate in wanted if aggregate.function == "count" and aggregate.there is None}
+    vectors = []
     for (places, condition), those in users.items():
         variables = tuple(variable(place, arguments[place]) for place in places)
-        functions = {one.function for one in those}
+        functions = {aggregate.function for aggregate in those}
         degree = 1 if functions.isdisjoint(SQUARED) else 2
         with_rows = condition in rows
-        with_values = any(one.there is not None and one.arguments == places and one.condition == condition for one in wanted)
+        alike = [aggregate for aggregate in wanted if aggregate.arguments == places and aggregate.condition == condition]
+        with_values = any(aggregate.there is not None for aggregate in alike)
         lone = functions == {"sum"} and not with_rows and not with_values
         if lone:
-            found.append((Measure("scaled", variables, filter=condition), those))
+            vectors.append((Measure("scaled", variables, filter=condition), those))
         else:
             nans = with_values and arguments[places[0]].nan
             measure = Measure("moments", variables, degree=degree, filter=condition, nulls=with_rows, nans=nans)
-            found.append((measure, those))
-    return found
+            vectors.append((measure, those))
+    return vectors
 
 
 def variable(place: int, known: Argument) -> Variable:
@@ -183,21 +184,21 @@ def variable(place: int, known: Argument) -> Variable:
     return Variable(place, float(lower), float(upper), whole, known.learned)
 
 
-def _other(one: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
-    if one.function in RANKED:
-        known = arguments[one.arguments[0]]
-        over = variable(one.arguments[0], replace(known, learned=None) if known.declared else known)
-        return Measure("tree", (over,), filter=one.condition, levels=choose_levels(over, groups))
-    if one.function in LISTED:
-        known = arguments[one.arguments[0]]
-        other = known.open and one.function in ("mode", "histogram") and known.text
-        values = (*(known.values or ()), *([OTHER_LABEL] if other else []))
-        return Measure("values", (Variable(one.arguments[0]),), filter=one.condition, values=values, other=other)
-    if one.function == "count_distinct":
-        known = arguments[one.arguments[0]]
+def _other(aggregate: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
+    if aggregate.function in RANKED:
+        known = arguments[aggregate.arguments[0]]
+        over = variable(aggregate.arguments[0], replace(known, learned=None) if known.declared else known)
+        return Measure("tree", (over,), filter=aggregate.condition, levels=choose_levels(over, groups))
+    if aggregate.function in LISTED:
+        known = arguments[aggregate.arguments[0]]
+        has_rest = known.open and aggregate.function in ("mode", "histogram") and known.text
+        values = (*(known.values or ()), *([OTHER_LABEL] if has_rest else []))
+        return Measure("values", (Variable(aggregate.arguments[0]),), filter=aggregate.condition, values=values, other=has_rest)
+    if aggregate.function == "count_distinct":
+        known = arguments[aggregate.arguments[0]]
         listed = None if known.open or known.strays else known.values
         most = float(len(listed)) if listed else UNKNOWN_VALUES
-        return Measure("distinct", (Variable(one.arguments[0], 0.0, most),), filter=one.condition)
-    if one.function == "count":
-        return Measure("count", filter=one.condition if one.there is None else one.there)
+        return Measure("distinct", (Variable(aggregate.arguments[0], 0.0, most),), filter=aggregate.condition)
+    if aggregate.function == "count":
+        return Measure("count", filter=aggregate.condition if aggregate.there is None else aggregate.there)
     return None

@@ -39,7 +39,7 @@ def cut(text: str) -> tuple[str, dict[str, Any]]:
     >>> cut("WITH t AS (SELECT 1) FROM t")
     ('WITH t AS (SELECT 1) FROM t', {})
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     read = tokens(text)
     out, at = list(text), 0
     while at < len(read) - 1:
@@ -50,13 +50,13 @@ def cut(text: str) -> tuple[str, dict[str, Any]]:
         if last + 2 < len(read) and fold(read[last + 1].text) == "options" and read[last + 2].text == "(":
             end = _closing(read, last + 2)
             for name, value in _options(read[last + 3 : end]).items():
-                if found.setdefault(name, value) != value:
-                    raise ArgumentError("sql", f"{name} = {value}", f"another clause of the text says {found[name]}; say it once")
+                if options.setdefault(name, value) != value:
+                    raise ArgumentError("sql", f"{name} = {value}", f"another clause of the text says {options[name]}; say it once")
             last = end
         for place in range(read[at].start, read[last].end + 1):
             out[place] = out[place] if out[place] == "\n" else " "
         at = last + 1
-    return with_zeros("".join(out)), found
+    return with_zeros("".join(out)), options
 
 
 def with_zeros(text: str) -> str:
@@ -90,7 +90,7 @@ def _closing(read: Sequence[Token], first: int) -> int:
 
 def _options(read: Sequence[Token]) -> dict[str, Any]:
     """Return the options between the brackets."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     part: list[Token] = []
     depth = 0
     for token in [*read, None]:
@@ -100,9 +100,9 @@ def _options(read: Sequence[Token]) -> dict[str, Any]:
         elif part:
             name, value = _option(part)
             if name is not None:
-                found[name] = value
+                options[name] = value
             part = []
-    return found
+    return options
 
 
 def _option(part: Sequence[Token]) -> tuple[str | None, Any]:
@@ -111,16 +111,16 @@ def _option(part: Sequence[Token]) -> tuple[str | None, Any]:
         raise ArgumentError("sql", name, "an option is name = value")
     if name not in _NAMES:
         raise ArgumentError("sql", f"OPTIONS ({name} = ...)", f"not known here; known are {', '.join(_NAMES)}. Take it out")
-    wanted = _NAMES[name]
+    argument = _NAMES[name]
     if fold(text) == "null":
         return None, None
-    if wanted == "groups":
+    if argument == "groups":
         if fold(text) not in _STRATEGIES:
             raise ArgumentError("sql", f"{name} = {text}", f"must be one of {', '.join(_STRATEGIES)}")
-        return wanted, _STRATEGIES[fold(text)]
-    if wanted == "privacy_unit":
-        return wanted, fold(text)
+        return argument, _STRATEGIES[fold(text)]
+    if argument == "privacy_unit":
+        return argument, fold(text)
     try:
-        return wanted, float(text) if wanted in ("epsilon", "delta") else int(text)
+        return argument, float(text) if argument in ("epsilon", "delta") else int(text)
     except ValueError:
         raise ArgumentError("sql", f"{name} = {text}", "must be a number") from None

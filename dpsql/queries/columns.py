@@ -48,18 +48,18 @@ class Relations:
 
     def known(self, lineage: Lineage) -> Known:
         """Return what is known inside of a SELECT, of the rows and groups that its WHERE, its joins and HAVING let through."""
-        found = self._known.get(id(lineage))
-        if found is None:
-            found = Known(lambda column: self._column(lineage, column), given=self.given)
+        known = self._known.get(id(lineage))
+        if known is None:
+            known = Known(lambda column: self._column(lineage, column), given=self.given)
             for join in lineage.select.args.get("joins") or []:
                 if join.args.get("on") is not None and not (join.side or join.method or join.kind not in ("", "INNER")):
-                    found = narrowed(join.args["on"], found)
-            found = narrowed(lineage.select.args.get("where"), found)
+                    known = narrowed(join.args["on"], known)
+            known = narrowed(lineage.select.args.get("where"), known)
             having = lineage.select.args.get("having")
-            found = narrowed(having.this if having is not None else None, found)
-            self._known[id(lineage)] = found
+            known = narrowed(having.this if having is not None else None, known)
+            self._known[id(lineage)] = known
             self._kept.append(lineage)  # so that its id stays its own
-        return found
+        return known
 
     def outputs(self, lineage: Lineage) -> dict[str, Range]:
         """Return the ranges of the columns that a SELECT gives, by folded name; `UNKNOWN` sorts where nothing is known."""
@@ -74,30 +74,31 @@ class Relations:
         if canonical(node, qualified=False) in self.given:
             return []
         if isinstance(node, exp.Column):
-            made = [part for part in lineage.origin(node) or () if isinstance(part, Made)]
-            found = [self.unstated(part.inside, part.expression) for part in made]
+            computed = [part for part in lineage.origin(node) or () if isinstance(part, Made)]
+            ranges = [self.unstated(part.inside, part.expression) for part in computed]
         else:
-            found = [self.unstated(lineage, child) for child in _valued(node)]
-        if all(one is None for one in found):
+            ranges = [self.unstated(lineage, child) for child in _valued(node)]
+        if all(unstated is None for unstated in ranges):
             return None
         parts = [] if isinstance(node, exp.Column) else _valued(node)
-        out = [of for one in found if one is not None for of in one]
-        return out + [extent(child, self.known(lineage)) for child, one in zip(parts, found, strict=False) if one is None]
+        out = [of for unstated in ranges if unstated is not None for of in unstated]
+        whole = [child for child, unstated in zip(parts, ranges, strict=False) if unstated is None]
+        return out + [extent(child, self.known(lineage)) for child in whole]
 
     def _column(self, lineage: Lineage, column: exp.Column) -> Range | None:
         key = (id(lineage), canonical(column))
         if key not in self._columns:
             origin = lineage.origin(column)
             self._columns[key] = UNKNOWN if not origin else self._hull(origin)
-        found = self._columns[key]
-        return None if found == UNKNOWN else found
+        bounds = self._columns[key]
+        return None if bounds == UNKNOWN else bounds
 
     def _hull(self, origin: Sequence[Any]) -> Range:
         parts = []
         for part in origin:
             if isinstance(part, Leaf):
-                found = self.leaf(part.table, part.name)
-                parts.append(UNKNOWN if found is None else found)
+                bounds = self.leaf(part.table, part.name)
+                parts.append(UNKNOWN if bounds is None else bounds)
             else:
                 parts.append(extent(part.expression, self.known(part.inside)))
         return hull(parts[0], *parts[1:]) if parts else UNKNOWN
@@ -152,8 +153,8 @@ def given_bounds(bounds: Mapping[str, Sequence[Any]] | None, argument: str = "bo
             exact = isinstance(value, int) and value not in _ENDS_OF_TYPES and abs(value) < HUGE
             near = neighbours(value) if exact else None
             if near is not None:
-                said = f"{value} is no number of double precision, in which bounds are kept: take {near}"
-                raise ArgumentError(f"{argument}[{text!r}]", pair, said)
+                advice = f"{value} is no number of double precision, in which bounds are kept: take {near}"
+                raise ArgumentError(f"{argument}[{text!r}]", pair, advice)
         limits = hull(read[0], read[1])
         if limits.upper == read[0].upper:
             raise ArgumentError(f"{argument}[{text!r}]", pair, "wants the lower bound first, and an upper bound above it")

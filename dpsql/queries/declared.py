@@ -60,12 +60,12 @@ def range_of_values(sql_type: str, values: Sequence[object]) -> Range:
         points = [time_of_day(str(text)) for text in values]
     else:
         points = [moment(str(text), typed.sort) if typed.sort in TEMPORAL else _number(str(text)) for text in values]
-    found = [p for p in points if p is not None]
-    if len(found) < len(points):
+    readable = [p for p in points if p is not None]
+    if len(readable) < len(points):
         return range_of_type(sql_type)
     if typed.sort in (*TEMPORAL, "time"):
-        return replace(hull(*found), whole=typed.whole)
-    return replace(meet(typed, replace(hull(*found), sort=typed.sort, whole=False)), whole=typed.whole)
+        return replace(hull(*readable), whole=typed.whole)
+    return replace(meet(typed, replace(hull(*readable), sort=typed.sort, whole=False)), whole=typed.whole)
 
 
 def _number(text: str) -> Range | None:
@@ -96,11 +96,11 @@ def literal_range(node: exp.Literal) -> Range:
     if node.is_string:
         return UNKNOWN
     text = node.name.replace("_", "")
-    found = _number(text) or NUMBER
-    if text.isdigit() and found.finite and int(text) != int(found.lower):  # it lies between two doubles
-        found = Range(math.nextafter(found.lower, -INF), math.nextafter(found.upper, INF))
-    whole = found.lower == math.floor(found.lower) if found.finite else False
-    return replace(found, whole=whole, sort="integer" if node.name.isdigit() else "number")
+    bounds = _number(text) or NUMBER
+    if text.isdigit() and bounds.finite and int(text) != int(bounds.lower):  # it lies between two doubles
+        bounds = Range(math.nextafter(bounds.lower, -INF), math.nextafter(bounds.upper, INF))
+    whole = bounds.lower == math.floor(bounds.lower) if bounds.finite else False
+    return replace(bounds, whole=whole, sort="integer" if node.name.isdigit() else "number")
 
 
 def in_units_of(value: Range, sql_type: str) -> Range:
@@ -141,8 +141,8 @@ def type_name(target: exp.Expression) -> str:
     sql_type = _SPELLED.get(target.this.value, "") if isinstance(target, exp.DataType) else ""
     if sql_type != "DECIMAL":
         return sql_type
-    given = [p.name for p in target.expressions] or ["18", "3"]
-    return f"DECIMAL({given[0]},{given[1] if len(given) > 1 else '0'})"
+    digits = [p.name for p in target.expressions] or ["18", "3"]
+    return f"DECIMAL({digits[0]},{digits[1] if len(digits) > 1 else '0'})"
 
 
 _SPELLED = {

@@ -33,8 +33,8 @@ def numbers(function: str, estimates: Estimates, place: int, counters: FloatArra
     measure = estimates.query.measures[place]
     deviation = estimates.deviation(estimates.query.blocks_of(place).start)
     values = np.array([float(_NUMBERS.get(text, text)) for text in measure.values])
-    there = counters > threshold(deviation, len(values), estimates.mechanism)
-    return [_aggregate(DISTINCT[function], values[row]) for row in there]
+    present = counters > threshold(deviation, len(values), estimates.mechanism)
+    return [_aggregate(DISTINCT[function], values[row]) for row in present]
 
 
 def threshold(deviation: float, count: int, mechanism: str) -> float:
@@ -59,5 +59,5 @@ def _aggregate(name: str, values: FloatArray) -> float:
         return float("nan")
     if name in ("sum", "avg"):
         return float(values.sum() if name == "sum" else values.mean())
-    found = float(values.var(ddof=ddof))
-    return found if name.startswith("var") else float(np.sqrt(found))
+    variance = float(values.var(ddof=ddof))
+    return variance if name.startswith("var") else float(np.sqrt(variance))

@@ -67,122 +67,123 @@ class Estimates:
         """Return the counters of a measure that has one block."""
         return np.asarray(self.blocks[self.query.blocks_of(place).start], dtype=np.float64)
 
-    def find(self, one: Wanted) -> list[int]:
+    def find(self, aggregate: Wanted) -> list[int]:
         """Return the measures that give an aggregate; none, if it was not measured."""
-        if one.function == "count":
-            return [i for i, measure in enumerate(self.query.measures) if counts(one, measure, one_row=self.one_row)]
-        return [i for i, measure in enumerate(self.query.measures) if _gives(one, measure)]
+        if aggregate.function == "count":
+            return [i for i, measure in enumerate(self.query.measures) if counts(aggregate, measure, one_row=self.one_row)]
+        return [i for i, measure in enumerate(self.query.measures) if _gives(aggregate, measure)]
 
-    def value(self, one: Wanted) -> FloatArray:
+    def value(self, aggregate: Wanted) -> FloatArray:
         """Return an aggregate, see `drawn`, in agreement with what is certain of it (`interval`)."""
-        found = self.drawn(one)
-        if one.function not in _HELD:
-            return found
-        ends = self.interval(one, certain.USUAL)
-        return found if ends is None else np.clip(self._with_picks(one, found), *ends)
+        drawn = self.drawn(aggregate)
+        if aggregate.function not in _HELD:
+            return drawn
+        ends = self.interval(aggregate, certain.USUAL)
+        return drawn if ends is None else np.clip(self._with_picks(aggregate, drawn), *ends)
 
-    def drawn(self, one: Wanted) -> FloatArray:
+    def drawn(self, aggregate: Wanted) -> FloatArray:
         """Return an aggregate, see `_value`; what is beyond the range of numbers is infinite, without a warning."""
         with np.errstate(all="ignore"):
-            return self._value(one)
+            return self._value(aggregate)
 
-    def _with_picks(self, one: Wanted, found: FloatArray) -> FloatArray:
+    def _with_picks(self, aggregate: Wanted, drawn: FloatArray) -> FloatArray:
         """Return quantiles of a tree, shape (groups,) or (groups, quantiles), with those that were picked in their places."""
-        if not one.quantiles or not self.query.picking:
-            return found
-        place, columns = self.find(one)[0], found.reshape(-1, len(one.quantiles)).copy()
-        for i, share in enumerate(one.quantiles):
+        if not aggregate.quantiles or not self.query.picking:
+            return drawn
+        place, columns = self.find(aggregate)[0], drawn.reshape(-1, len(aggregate.quantiles)).copy()
+        for i, share in enumerate(aggregate.quantiles):
             for pick in self.query.picking:
                 if pick.place == place and pick.share == Fraction(repr(share)) and len(pick.found) == len(columns):
                     near = trusted(pick, self.tree(place).count) & ~np.isnan(columns[:, i])
                     columns[near, i] = pick.values()[near]
-        return columns if one.listed else columns[:, 0]
+        return columns if aggregate.listed else columns[:, 0]
 
-    def hidden(self, one: Wanted) -> BoolArray:
+    def hidden(self, aggregate: Wanted) -> BoolArray:
         """Return whether noise may hide a variance of a pair, see `dpsql.estimates.moments.hidden`."""
         with np.errstate(all="ignore"):
-            return sums.hidden(self.moments(self.find(one)[0]))
+            return sums.hidden(self.moments(self.find(aggregate)[0]))
 
-    def farthest(self, one: Wanted) -> tuple[float, float] | None:
+    def farthest(self, aggregate: Wanted) -> tuple[float, float] | None:
         """Return between which values a statistic lies of which the noise may hide everything; None of others."""
-        measure = self.query.measures[self.find(one)[0]]
-        return sums.farthest(one.function, measure) if measure.kind == "moments" and measure.degree == 2 else None
+        measure = self.query.measures[self.find(aggregate)[0]]
+        return sums.farthest(aggregate.function, measure) if measure.kind == "moments" and measure.degree == 2 else None
 
-    def beyond(self, one: Wanted) -> tuple[float | None, float | None]:
+    def beyond(self, aggregate: Wanted) -> tuple[float | None, float | None]:
         """Return how low a minimum and how high a maximum may be, whatever the counters say: a few rows do not show in them."""
-        bounds = self.query.measures[self.find(one)[0]].variables[0]
-        return (bounds.lower if one.function == "min" else None), (bounds.upper if one.function == "max" else None)
+        bounds = self.query.measures[self.find(aggregate)[0]].variables[0]
+        return (bounds.lower if aggregate.function == "min" else None), (bounds.upper if aggregate.function == "max" else None)
 
-    def interval(self, one: Wanted, confidence: float) -> certain.Ends | None:
+    def interval(self, aggregate: Wanted, confidence: float) -> certain.Ends | None:
         """Return between which values an aggregate lies, by the law of the noise: arrays of the shape of `value`; None: not known.
 
         NaN where the aggregate is NULL.
         """
         times = certain.reach(self.mechanism, confidence)
         with np.errstate(all="ignore"):
-            return self._certain(one, times)
+            return self._certain(aggregate, times)
 
-    def _value(self, one: Wanted) -> FloatArray:
+    def _value(self, aggregate: Wanted) -> FloatArray:
         """Return an aggregate: shape (..., groups), or (..., groups, quantiles); NaN for NULL. For `LISTED` ones: the counters."""
-        found = self.find(one)
-        if not found:
-            raise ReleaseError(f"{one.text} is not in the release")
-        if one.function == "count":
-            return np.rint(self.count(one))
-        place, measure = found[0], self.query.measures[found[0]]
-        if one.function == "count_units":
+        places = self.find(aggregate)
+        if not places:
+            raise ReleaseError(f"{aggregate.text} is not in the release")
+        if aggregate.function == "count":
+            return np.rint(self.count(aggregate))
+        place, measure = places[0], self.query.measures[places[0]]
+        if aggregate.function == "count_units":
             return np.rint(self.block(place)[..., 0])
-        if one.function == "count_distinct":
+        if aggregate.function == "count_distinct":
             return np.clip(np.rint(self.block(place)[..., 0]), 0, measure.variables[0].upper)
         if measure.kind == "scaled":
             return sums.scaled_sum(measure, self.block(place))
         if measure.kind == "moments":
-            return sums.estimate(one.function, self.moments(place))
+            return sums.estimate(aggregate.function, self.moments(place))
         if measure.kind == "values":
             return self.block(place)
-        return self.quantiles(place, one)
+        return self.quantiles(place, aggregate)
 
-    def _certain(self, one: Wanted, times: float) -> certain.Ends | None:
-        if one.function == "count":
-            return _whole(certain.linear(self.count(one), self._linear_deviation(one), times), math.inf)
-        place = self.find(one)[0]
+    def _certain(self, aggregate: Wanted, times: float) -> certain.Ends | None:
+        if aggregate.function == "count":
+            return _whole(certain.linear(self.count(aggregate), self._linear_deviation(aggregate), times), math.inf)
+        place = self.find(aggregate)[0]
         measure = self.query.measures[place]
-        if one.function in ("count_units", "count_distinct"):
-            most = math.inf if one.function == "count_units" else measure.variables[0].upper
-            return _whole(certain.linear(self.block(place)[..., 0], self._linear_deviation(one), times), most)
-        if one.function == "sum":
-            low, high = certain.linear(self._value(one), self._linear_deviation(one), times)
+        if aggregate.function in ("count_units", "count_distinct"):
+            most = math.inf if aggregate.function == "count_units" else measure.variables[0].upper
+            return _whole(certain.linear(self.block(place)[..., 0], self._linear_deviation(aggregate), times), most)
+        if aggregate.function == "sum":
+            low, high = certain.linear(self._value(aggregate), self._linear_deviation(aggregate), times)
             return sums.possible_sum(low, measure.variables[0]), sums.possible_sum(high, measure.variables[0])
-        if one.function in _MEANS:
-            held, variable = self.moments(place), measure.variables[_MEANS[one.function]]
-            ends = certain.mean(held.cells, held.places[:, _MEANS[one.function]], held.noise, times)
-            null = np.isnan(sums.estimate(one.function, held))
+        if aggregate.function in _MEANS:
+            sums_held, variable = self.moments(place), measure.variables[_MEANS[aggregate.function]]
+            ends = certain.mean(sums_held.cells, sums_held.places[:, _MEANS[aggregate.function]], sums_held.noise, times)
+            null = np.isnan(sums.estimate(aggregate.function, sums_held))
             low, high = (np.where(null, np.nan, variable.lower + variable.span * end) for end in ends)
             return np.clip(low, variable.lower, variable.upper), np.clip(high, variable.lower, variable.upper)
-        if one.function in EXTREMES:
+        if aggregate.function in EXTREMES:
             tree, bounds = self.tree(place), measure.variables[0]
-            low, high = confident(tree, 0.0 if one.function == "min" else 1.0, times)
-            if one.function == "min":
+            low, high = confident(tree, 0.0 if aggregate.function == "min" else 1.0, times)
+            if aggregate.function == "min":
                 low = np.full_like(low, bounds.lower)
             else:
                 high = np.full_like(high, bounds.upper)
             return np.where(tree.some, low, np.nan), np.where(tree.some, high, np.nan)
-        if one.quantiles:
+        if aggregate.quantiles:
             tree = self.tree(place)
-            found = [confident(tree, share, times) for share in one.quantiles]
-            low, high = (np.where(tree.some[..., None], np.stack(side, axis=-1), np.nan) for side in zip(*found, strict=True))
-            return (low, high) if one.listed else (low[..., 0], high[..., 0])
+            ends_of_shares = [confident(tree, share, times) for share in aggregate.quantiles]
+            sides = zip(*ends_of_shares, strict=True)
+            low, high = (np.where(tree.some[..., None], np.stack(side, axis=-1), np.nan) for side in sides)
+            return (low, high) if aggregate.listed else (low[..., 0], high[..., 0])
         return None
 
-    def _linear_deviation(self, one: Wanted) -> float:
+    def _linear_deviation(self, aggregate: Wanted) -> float:
         """Return the standard deviation of an aggregate that is linear in the counters: one of `LINEAR`."""
-        weights = self._weights(one) or {}
+        weights = self._weights(aggregate) or {}
         return math.sqrt(sum(self.deviation(block) ** 2 * float((w**2).sum()) for block, w in weights.items()))
 
     @multiplies
     def quotient(self, over: Wanted, under: Wanted, confidence: float, *, share: bool) -> certain.Ends | None:
         """Return between which numbers a quotient of counts and sums lies; None of others. ``share``: of a part and the whole."""
-        above, below = (None if one.function == "count_distinct" else self._weights(one) for one in (over, under))
+        above, below = (None if aggregate.function == "count_distinct" else self._weights(aggregate) for aggregate in (over, under))
         if above is None or below is None:
             return None
         variance = [0.0, 0.0, 0.0]
@@ -198,24 +199,24 @@ class Estimates:
         least, most = (0.0, 1.0) if share else (0.0 if positive else -math.inf, math.inf)
         return certain.quotient((value[0], value[1]), (variance[0], variance[1], variance[2]), times, least, most)
 
-    def _weights(self, one: Wanted) -> dict[int, FloatArray] | None:
+    def _weights(self, aggregate: Wanted) -> dict[int, FloatArray] | None:
         """Return by which weights an aggregate is made of the counters of blocks, where it is linear in them."""
-        if one.function == "count":
-            shares, found = [], {}
-            for place in self.find(one):
+        if aggregate.function == "count":
+            shares, weights_of = [], {}
+            for place in self.find(aggregate):
                 measure = self.query.measures[place]
                 block = self.query.blocks_of(place).start
                 ones = np.full(measure.lengths[0], 1.0 / measure.grid)
-                if one.there is not None and measure.nulls:
+                if aggregate.there is not None and measure.nulls:
                     ones[-1] = 0.0
-                found[block] = ones
+                weights_of[block] = ones
                 shares.append(1.0 / max((ones**2).sum() * self.deviation(block) ** 2, 1e-300))
-            return {block: w * share / sum(shares) for (block, w), share in zip(found.items(), shares, strict=True)}
-        place = self.find(one)[0]
+            return {block: w * share / sum(shares) for (block, w), share in zip(weights_of.items(), shares, strict=True)}
+        place = self.find(aggregate)[0]
         measure, block = self.query.measures[place], self.query.blocks_of(place).start
-        if one.function in ("count_units", "count_distinct"):
+        if aggregate.function in ("count_units", "count_distinct"):
             return {block: np.ones(1)}
-        if one.function != "sum":
+        if aggregate.function != "sum":
             return None
         variable = measure.variables[0]
         if measure.kind == "scaled":
@@ -223,30 +224,30 @@ class Estimates:
         weights = (variable.lower + variable.span * self.moments(place).places[:, 0]) / measure.grid
         return {block: np.append(weights, np.zeros(measure.lengths[0] - weights.size))}
 
-    def denominator(self, one: Wanted, value: FloatArray) -> FloatArray:
+    def denominator(self, aggregate: Wanted, value: FloatArray) -> FloatArray:
         """Return an aggregate as a denominator: where it cannot be negative, at least one deviation of its noise."""
-        if one.function == "sum" and self.query.measures[self.find(one)[0]].variables[0].lower < 0:
+        if aggregate.function == "sum" and self.query.measures[self.find(aggregate)[0]].variables[0].lower < 0:
             return value
-        least = self._linear_deviation(one)
-        whole = one.function != "sum" and least > 0
+        least = self._linear_deviation(aggregate)
+        whole = aggregate.function != "sum" and least > 0
         return np.maximum(value, max(least, 1.0) if whole else least) if least else value
 
-    def crowded(self, one: Wanted) -> BoolArray | None:
+    def crowded(self, aggregate: Wanted) -> BoolArray | None:
         """Return which groups have so many rows beyond a quantile that draws tell how exact it is; None of other aggregates."""
-        if not one.quantiles or one.function in LISTED:
+        if not aggregate.quantiles or aggregate.function in LISTED:
             return None
-        tree = self.tree(self.find(one)[0])
-        nearer = min(min(share, 1.0 - share) for share in one.quantiles)
+        tree = self.tree(self.find(aggregate)[0])
+        nearer = min(min(share, 1.0 - share) for share in aggregate.quantiles)
         return np.asarray(2.0 * nearer * tree.count >= CROWDED * max(tree.deviation, 1e-9))
 
-    def count(self, one: Wanted) -> FloatArray:
+    def count(self, aggregate: Wanted) -> FloatArray:
         """Return a number of rows, from all measures that hold it, by inverse variance."""
         estimates, variances = [], []
-        for place in self.find(one):
+        for place in self.find(aggregate):
             measure = self.query.measures[place]
             noise = self.deviation(self.query.blocks_of(place).start) / measure.grid
             cells = self.block(place) / measure.grid
-            kept = cells[..., :-1] if one.there is not None and measure.nulls else cells
+            kept = cells[..., :-1] if aggregate.there is not None and measure.nulls else cells
             estimates.append(kept.sum(axis=-1))
             variances.append(kept.shape[-1] * noise**2)
         return sums.combine(estimates, variances)[0]
@@ -258,25 +259,25 @@ class Estimates:
             self._moments[place] = sums.moments(self.query.measures[place], self.block(place), deviation)
         return self._moments[place]
 
-    def ends(self, one: Wanted) -> tuple[FloatArray, FloatArray]:
+    def ends(self, aggregate: Wanted) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest that a quantile may be if these are the counters."""
-        place = self.find(one)[0]
-        return self.quantiles(place, one, "low"), self.quantiles(place, one, "high")
+        place = self.find(aggregate)[0]
+        return self.quantiles(place, aggregate, "low"), self.quantiles(place, aggregate, "high")
 
-    def quantiles(self, place: int, one: Wanted, end: str = "value") -> FloatArray:
+    def quantiles(self, place: int, aggregate: Wanted, end: str = "value") -> FloatArray:
         """Return quantiles of a tree of counts, shape (..., groups) or (..., groups, quantiles)."""
-        found = self.tree(place)
-        if one.function in EXTREMES:
-            return extreme(found, largest=one.function == "max")
-        values = quantiles(found, one.quantiles, end)
-        return values if one.listed else values[..., 0]
+        counts_tree = self.tree(place)
+        if aggregate.function in EXTREMES:
+            return extreme(counts_tree, largest=aggregate.function == "max")
+        values = quantiles(counts_tree, aggregate.quantiles, end)
+        return values if aggregate.listed else values[..., 0]
 
     def tree(self, place: int) -> Tree:
         """Return a tree of counts, made consistent."""
         if place not in self._trees:
-            held = self.query.blocks_of(place)
-            counters = np.concatenate([np.asarray(block, dtype=np.float64) for block in self.blocks[held]], axis=-1)
-            deviations = [self.deviation(block) for block in range(held.start, held.stop)]
+            span = self.query.blocks_of(place)
+            counters = np.concatenate([np.asarray(block, dtype=np.float64) for block in self.blocks[span]], axis=-1)
+            deviations = [self.deviation(block) for block in range(span.start, span.stop)]
             self._trees[place] = tree(self.query.measures[place], counters, deviations)
         return self._trees[place]
 
@@ -286,20 +287,20 @@ def _whole(ends: certain.Ends, most: float) -> certain.Ends:
     return np.clip(np.rint(ends[0]), 0.0, most), np.clip(np.rint(ends[1]), 0.0, most)
 
 
-def _gives(one: Wanted, measure: Measure) -> bool:
-    if measure.filter != one.condition:
+def _gives(aggregate: Wanted, measure: Measure) -> bool:
+    if measure.filter != aggregate.condition:
         return False
     places = tuple(variable.position for variable in measure.variables)
-    if one.function == "count_units":
+    if aggregate.function == "count_units":
         return measure.kind == "units"
-    if places != one.arguments:
+    if places != aggregate.arguments:
         return False
-    if one.function == "count_distinct":
+    if aggregate.function == "count_distinct":
         return measure.kind == "distinct"
-    if one.function in RANKED:
+    if aggregate.function in RANKED:
         return measure.kind == "tree"
-    if one.function in LISTED:
+    if aggregate.function in LISTED:
         return measure.kind == "values"
     if measure.kind == "scaled":
-        return one.function == "sum"
-    return measure.kind == "moments" and (measure.degree == 2 or one.function not in SQUARED)
+        return aggregate.function == "sum"
+    return measure.kind == "moments" and (measure.degree == 2 or aggregate.function not in SQUARED)

@@ -43,14 +43,14 @@ def grain_of(column: exp.Column) -> str | None:
         return "day" if outer.args["to"].this.value == "DATE" else None
     if not isinstance(outer, exp.Anonymous):
         return None
-    found, given = called(outer), outer.expressions
-    if found is None:
+    function, arguments = called(outer), outer.expressions
+    if function is None:
         return None
-    if found.unit and len(given) == 2 and isinstance(given[0], exp.Literal):
-        return grain_of_part(given[0].name.lower())
-    if found.name == "strftime" and len(given) == 2 and isinstance(given[1], exp.Literal):
-        return _of_format(given[1].name)
-    return found.grain or None
+    if function.unit and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
+        return grain_of_part(arguments[0].name.lower())
+    if function.name == "strftime" and len(arguments) == 2 and isinstance(arguments[1], exp.Literal):
+        return _of_format(arguments[1].name)
+    return function.grain or None
 
 
 def _moves_days(node: exp.Expression) -> bool:
@@ -107,7 +107,7 @@ def may_be_null(node: exp.Expression, nullable: Callable[[exp.Column], bool]) ->
     divisor = node.expression if isinstance(node, exp.Div | exp.IntDiv | exp.Mod) else None
     if isinstance(divisor, exp.Literal) and divisor.name.strip("0."):
         return may_be_null(node.this, nullable)
-    found = called(node)
-    if found is None or not found.null or not node.expressions:
+    function = called(node)
+    if function is None or not function.null or not node.expressions:
         return True
-    return all(may_be_null(n, nullable) for n in (node.expressions if found.null == "all" else node.expressions[:1]))
+    return all(may_be_null(n, nullable) for n in (node.expressions if function.null == "all" else node.expressions[:1]))

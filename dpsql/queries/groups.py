@@ -91,9 +91,9 @@ def type_over(cursor: duckdb.DuckDBPyConnection, node: exp.Expression, known_val
     """Return the type of an expression over columns of known types; None where it has none, or may not be computed."""
     tree = plain(node.copy())
     try:
-        found = KeyValues(cursor, known_values, None, MOST_VALUES)
+        key_values = KeyValues(cursor, known_values, None, MOST_VALUES)
         for column in tree.find_all(exp.Column):
-            found.universe(column)
-        return found.type_of(tree)
+            key_values.universe(column)
+        return key_values.type_of(tree)
     except (NotListed, DpsqlError, duckdb.Error, RecursionError):
         return None

@@ -61,8 +61,8 @@ class InnerValues:
         self.relations = Relations(self._leaf_range, self.given)
 
     def _leaf_range(self, table: exp.Table, name: str) -> Range | None:
-        found = (self.bare or self.leaf)(table, name)
-        return None if found is None else found.range
+        universe = (self.bare or self.leaf)(table, name)
+        return None if universe is None else universe.range
 
     def universes(self, lineage: Lineage, *, bare: bool = False) -> Universes:
         """Return what is known of the columns that a SELECT sees, for `dpsql.queries.groups.public_groups`.
@@ -84,18 +84,18 @@ class InnerValues:
     def _column(self, lineage: Lineage, column: exp.Column, leaf: LeafUniverse) -> Universe | None:
         origin = lineage.origin(column)
         parts = [leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
-        found = [p for p in parts if p is not None]
-        if not found or len(found) < len(parts) or any(f.sql_type != found[0].sql_type for f in found):
+        universes = [p for p in parts if p is not None]
+        if not universes or len(universes) < len(parts) or any(f.sql_type != universes[0].sql_type for f in universes):
             return None
-        values = [v for f in found for v in f.values or ()]
-        listed = all(f.values is not None for f in found)
+        values = [v for f in universes for v in f.values or ()]
+        listed = all(f.values is not None for f in universes)
         return Universe(
-            found[0].sql_type,
+            universes[0].sql_type,
             tuple(dict.fromkeys(values)) if listed else None,
-            hull(found[0].range, *(f.range for f in found[1:])),
-            any(f.nullable for f in found) or _adds_null(lineage.select),
-            any(f.open for f in found) and listed,
-            any(f.strays for f in found),
+            hull(universes[0].range, *(f.range for f in universes[1:])),
+            any(f.nullable for f in universes) or _adds_null(lineage.select),
+            any(f.open for f in universes) and listed,
+            any(f.strays for f in universes),
         )
 
     def _made(self, part: Made) -> Universe | None:
@@ -111,9 +111,9 @@ class InnerValues:
         if name in COUNTS:
             return Universe("BIGINT", None, bounds, nullable=False)
         if isinstance(node, exp.Column):
-            found = known(node)
-            if found is None or found.values is None or where is None:
-                return None if found is None else replace(found, range=bounds)
+            universe = known(node)
+            if universe is None or universe.values is None or where is None:
+                return None if universe is None else replace(universe, range=bounds)
         node, known, where = self._summarised(inside, node, known, where)
         bare = self.universes(inside, bare=True)  # of WHERE, which stands beside no summaries
         groups = public_groups(self.cursor, [node], known, where, MOST_LISTED, bare=bare)
@@ -146,12 +146,12 @@ class InnerValues:
         return holder.this, lambda column: stand_ins[column.name] if column.name in stand_ins else known(column), None
 
     def _one_of(self, part: Made, node: exp.Expression, name: str, bounds: Range) -> Universe | None:
-        given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
-        if not given or (name in WINDOWS and len(given) > 2):
+        arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+        if not arguments or (name in WINDOWS and len(arguments) > 2):
             return None
-        first = given[0].expressions[0] if isinstance(given[0], exp.Distinct) else given[0]
-        found = self._made(Made(part.inside, first))
-        return None if found is None else replace(found, range=bounds if bounds != UNKNOWN else found.range, nullable=True)
+        first = arguments[0].expressions[0] if isinstance(arguments[0], exp.Distinct) else arguments[0]
+        universe = self._made(Made(part.inside, first))
+        return None if universe is None else replace(universe, range=bounds if bounds != UNKNOWN else universe.range, nullable=True)
 
 
 def _adds_null(select: exp.Select) -> bool:

@@ -125,16 +125,16 @@ class KeyValues:
         self._columns(keys)
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
-        other = tuple(i for i, key in enumerate(keys) if self._has_other(key))
+        with_other = tuple(i for i, key in enumerate(keys) if self._has_other(key))
         listed = [
-            text if isinstance(key, exp.Column) else self._without_label(key, text, shown=i in other)
+            text if isinstance(key, exp.Column) else self._without_label(key, text, shown=i in with_other)
             for i, (key, text) in enumerate(zip(keys, listed, strict=True))
         ]
         sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         combined = self._combined()
         filters = [*self._filters(), *combined]
         for linked, _ in combined:
-            sets = [one | (linked & frozenset().union(*sets)) if one & linked else one for one in sets]
+            sets = [columns | (linked & frozenset().union(*sets)) if columns & linked else columns for columns in sets]
         parts = []
         for together in self._components(sets):
             names = sorted(frozenset().union(*(sets[i] for i in together)))
@@ -152,10 +152,10 @@ class KeyValues:
         lost = {
             column.name: None for i, key in enumerate(keys) for column in key.find_all(exp.Column)
             if self.universe(column).open and not self._tested(column)
-            and (i not in other or (key is not column and shared.count(canonical(column)) > 1))
+            and (i not in with_other or (key is not column and shared.count(canonical(column)) > 1))
         }
         strays = {column.name: None for key in keys for column in key.find_all(exp.Column) if self._strays(column)}
-        return Groups(sql, tuple(types), total, other=other, lost=tuple(lost), strays=tuple(strays))
+        return Groups(sql, tuple(types), total, other=with_other, lost=tuple(lost), strays=tuple(strays))
 
     # -- columns --------------------------------------------------------------------------------------------------------------
 
@@ -163,20 +163,20 @@ class KeyValues:
         """Return what is known of a column."""
         name = canonical(column)
         if name not in self.universes:
-            found = self.known_values(column)
-            if found is None:
+            universe = self.known_values(column)
+            if universe is None:
                 raise _unknown(column)
-            self.universes[name] = _with_units(found)
+            self.universes[name] = _with_units(universe)
         return self.universes[name]
 
     def _outline(self, column: exp.Column) -> Universe:
         """Return the type and the bounds of a column."""
         if canonical(column) in self.universes or self.bare is None:
             return self.universe(column)
-        found = self.bare(column)
-        if found is None:
+        universe = self.bare(column)
+        if universe is None:
             raise _unknown(column)
-        return _with_units(found)
+        return _with_units(universe)
 
     def _range(self, column: exp.Column) -> Range | None:
         try:
@@ -191,13 +191,13 @@ class KeyValues:
             if not nodes:  # of WHERE alone
                 continue
             limited = replace(universe, range=extent(nodes[0], self.known))
-            found = listing(limited, "v")
-            if found is None and universe.sql_type == "TIMESTAMP":
+            values = listing(limited, "v")
+            if values is None and universe.sql_type == "TIMESTAMP":
                 grains = [grain_of(node) for node in nodes]
                 if all(grains):
-                    found = listing(limited, "v", grain=min((g for g in grains if g), key=lambda g: GRAINS[g]))
-            if found is not None:
-                self._add(name, universe.sql_type, *found)
+                    values = listing(limited, "v", grain=min((g for g in grains if g), key=lambda g: GRAINS[g]))
+            if values is not None:
+                self._add(name, universe.sql_type, *values)
 
     def _add(self, key: str, sql_type: str, sql: str, count: int) -> _Atom:
         if key not in self.atoms:
@@ -222,8 +222,8 @@ class KeyValues:
             raise NotListed("a key depends on other rows")
         try:
             out = node.copy()
-            for child, made in [(c, self._replaced(c)) for c in _children(out)]:
-                child.replace(made)
+            for child, atom_of in [(c, self._replaced(c)) for c in _children(out)]:
+                child.replace(atom_of)
             return out
         except NotListed:
             return self._part(node)
@@ -239,21 +239,21 @@ class KeyValues:
             self.type_of(node)  # checked like every part
             values = "[true, false, NULL]" if nullable and not _of_null(node) else "[true, false]"
             return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
-        found = extent(node, self.known)
+        bounds = extent(node, self.known)
         digits = _digits(node) if function is not None and function.grid else 0
-        if found.finite and (found.whole or digits > 0) and found.sort in ("number", "integer", "date"):
+        if bounds.finite and (bounds.whole or digits > 0) and bounds.sort in ("number", "integer", "date"):
             sql_type = self.type_of(node)
             if sql_type == "DATE":
-                listed = listing(Universe("DATE", None, found, nullable), "v")
+                listed = listing(Universe("DATE", None, bounds, nullable), "v")
             elif is_number(sql_type):
-                listed = step_universe(sql_type, found.lower, found.upper, digits, nullable=nullable)
+                listed = step_universe(sql_type, bounds.lower, bounds.upper, digits, nullable=nullable)
             else:
                 listed = None
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
-        if function is not None and function.name == "date_trunc" and found.finite and found.sort == "timestamp":
+        if function is not None and function.name == "date_trunc" and bounds.finite and bounds.sort == "timestamp":
             sql_type = self.type_of(node)
-            listed = self._truncations(node.expressions[0].name, sql_type, Universe("TIMESTAMP", None, found, nullable))
+            listed = self._truncations(node.expressions[0].name, sql_type, Universe("TIMESTAMP", None, bounds, nullable))
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
         raise NotListed(f"the values of {render(node)} are not known without the data")
@@ -280,8 +280,8 @@ class KeyValues:
 
     def _scope(self, columns: Sequence[tuple[str, str]]) -> Scope:
         relation = exp.Table(this=identifier(_ALIAS), alias=exp.TableAlias(this=identifier(_ALIAS)))
-        found = [Column(n, n, t, None) for n, t in columns]
-        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, found)], [], texts=Texts.public())
+        atoms = [Column(n, n, t, None) for n, t in columns]
+        return Scope(self.catalog, [Item(_ALIAS, _ALIAS, relation, atoms)], [], texts=Texts.public())
 
     def _total(self, node: exp.Expression) -> str:
         """Return an expression over atoms as the SQL that runs: total, like that of a source."""
@@ -312,20 +312,20 @@ class KeyValues:
     def _combined(self) -> list[tuple[frozenset[str], str]]:
         """Return the conditions that values which stand together in public tables do so in the list, with the atoms in them."""
         out = []
-        for one in self.together:
-            there = [self.atoms[name] for name in one.columns if name in self.atoms]
-            if len(there) < len(one.columns) or any(atom.sql_type == "TIMESTAMP" for atom in there):
+        for table in self.together:
+            atoms = [self.atoms[name] for name in table.columns if name in self.atoms]
+            if len(atoms) < len(table.columns) or any(atom.sql_type == "TIMESTAMP" for atom in atoms):
                 continue
-            rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in one.rows)
-            rows = rows or f"({', '.join('NULL' for _ in there)})"
-            named = ", ".join(quoted(f"c{i}") for i in range(len(there)))
+            rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in table.rows)
+            rows = rows or f"({', '.join('NULL' for _ in atoms)})"
+            named = ", ".join(quoted(f"c{i}") for i in range(len(atoms)))
             same = " AND ".join(
                 f"TRY_CAST({quoted(_PUBLIC, f'c{i}')} AS {atom.sql_type}) IS NOT DISTINCT FROM {quoted(_ALIAS, atom.name)}"
-                for i, atom in enumerate(there)
+                for i, atom in enumerate(atoms)
             )
-            none = "" if one.rows else " AND false"
+            none = "" if table.rows else " AND false"
             text = f"EXISTS (SELECT 1 FROM (VALUES {rows}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
-            out.append((frozenset(atom.name for atom in there), text))
+            out.append((frozenset(atom.name for atom in atoms), text))
         return out
 
     def _has_other(self, key: exp.Expression) -> bool:
@@ -344,9 +344,9 @@ class KeyValues:
         if not universe.strays or column.find_ancestor(exp.Predicate) is not None:  # true or false, as others are
             return False
         if universe.values is not None:
-            wanted = self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]
+            conditions = self.condition.flatten() if isinstance(self.condition, exp.And) else [self.condition]
             own = canonical(column)
-            same = [part for part in wanted if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
+            same = [part for part in conditions if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
             return not any(self._decides(part) for part in same)
         asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self._outline(node).sql_type)))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
@@ -368,8 +368,8 @@ class KeyValues:
         if not isinstance(part, exp.EQ | exp.In) or not isinstance(part.this, exp.Column):
             return False
         values = self.universe(part.this).values or ()
-        given = part.expressions if isinstance(part, exp.In) else [part.expression]
-        return all(isinstance(value, exp.Literal) and value.is_string and value.name in values for value in given)
+        constants = part.expressions if isinstance(part, exp.In) else [part.expression]
+        return all(isinstance(value, exp.Literal) and value.is_string and value.name in values for value in constants)
 
     def _coarse(self, column: exp.Column) -> bool:
         """Whether a column of WHERE has no list of its exact values."""
@@ -383,11 +383,11 @@ class KeyValues:
         groups: list[tuple[list[int], frozenset[str]]] = []
         for i, names in enumerate(sets):
             joined, rest = ([i], names), []
-            for other in groups:
-                if other[1] & joined[1]:
-                    joined = (other[0] + joined[0], other[1] | joined[1])
+            for group in groups:
+                if group[1] & joined[1]:
+                    joined = (group[0] + joined[0], group[1] | joined[1])
                 else:
-                    rest.append(other)
+                    rest.append(group)
             groups = [*rest, joined]
         out: list[list[int]] = []
         for together, names in groups:
@@ -433,9 +433,9 @@ def _qualify(trees: Sequence[exp.Expression]) -> None:
         if len(column.parts) == 2:
             tables.setdefault(fold(column.name), {})[fold(column.table)] = column.args["table"]
     for column in columns:
-        found = tables.get(fold(column.name), {})
-        if len(column.parts) == 1 and len(found) == 1:
-            column.set("table", next(iter(found.values())).copy())
+        qualifiers = tables.get(fold(column.name), {})
+        if len(column.parts) == 1 and len(qualifiers) == 1:
+            column.set("table", next(iter(qualifiers.values())).copy())
 
 
 def _reference(atom: _Atom) -> exp.Expression:
@@ -458,5 +458,6 @@ def _of_null(node: exp.Expression) -> bool:
 
 
 def _digits(node: exp.Expression) -> int:
-    given = node.expressions
-    return int(given[1].name) if len(given) > 1 and isinstance(given[1], exp.Literal) and given[1].name.isdigit() else 0
+    arguments = node.expressions
+    second = arguments[1] if len(arguments) > 1 else None
+    return int(second.name) if isinstance(second, exp.Literal) and second.name.isdigit() else 0

@@ -67,19 +67,19 @@ class Facts:
     def type_of(self, node: exp.Table, name: str) -> str | None:
         """Return the type of a column; None where there is no such column, or no such table."""
         try:
-            found = self.column(node, name)
+            column = self.column(node, name)
         except DpsqlError:
             return None
-        return found.sql_type if isinstance(found, Attribute) else found
+        return column.sql_type if isinstance(column, Attribute) else column
 
     def range(self, node: exp.Table, name: str) -> Range | None:
         """Return between which bounds the values of a column lie, as declared or by its type."""
-        found = self.column(node, name)
-        if found is None:
+        column = self.column(node, name)
+        if column is None:
             return None
-        if not isinstance(found, str):
-            return range_of_attribute(found)
-        return range_of_type(found) if self(node).protected else self._public_range(node, name, found)
+        if not isinstance(column, str):
+            return range_of_attribute(column)
+        return range_of_type(column) if self(node).protected else self._public_range(node, name, column)
 
     def _public_range(self, node: exp.Table, name: str, sql_type: str) -> Range:
         """Return between which bounds the values of a column of a public table are: everybody may read them."""
@@ -96,20 +96,20 @@ class Facts:
 
     def universe(self, node: exp.Table, name: str) -> Universe | None:
         """Return what is known of the values of a column: as declared or by its type; of a public table's, what is in it."""
-        found = self.column(node, name)
-        if found is None:
+        column = self.column(node, name)
+        if column is None:
             return None
-        if isinstance(found, str):
-            return universe_of_type(found) if self(node).protected else self._public(node, name, found)
-        known = universe_of_attribute(found)
-        return replace(known, strays=not known.open and self._strays(node, found))
+        if isinstance(column, str):
+            return universe_of_type(column) if self(node).protected else self._public(node, name, column)
+        known = universe_of_attribute(column)
+        return replace(known, strays=not known.open and self._strays(node, column))
 
     def bare(self, node: exp.Table, name: str) -> Universe | None:
         """Return the type and the bounds of `universe`, which are those of the type for a public table: nothing is listed."""
-        found = self.column(node, name)
-        if found is None:
+        column = self.column(node, name)
+        if column is None:
             return None
-        return universe_of_type(found) if isinstance(found, str) else universe_of_attribute(found)
+        return universe_of_type(column) if isinstance(column, str) else universe_of_attribute(column)
 
     def _strays(self, node: exp.Table, attribute: Attribute) -> bool:
         """Whether rows may have other values than those that were declared: no type and no CHECK constraint rules them out."""
@@ -181,10 +181,10 @@ def facts_of(context: Context) -> Facts:
     Privacy: a table that is protected or linked meanwhile is found before a charge, and once more before rows are read
     (`dpsql.books.linked`).
     """
-    found = context.known.get("facts")
-    if not isinstance(found, Facts):
-        found = context.known["facts"] = Facts(context)
-    return found
+    facts = context.known.get("facts")
+    if not isinstance(facts, Facts):
+        facts = context.known["facts"] = Facts(context)
+    return facts
 
 
 def _key(node: exp.Table) -> str:
@@ -241,9 +241,9 @@ def _keys(context: Context, catalog: Catalog, protected: ProtectedSource) -> fro
     table = protected.source.named
     if table is None or table.is_file or not (protected.lineages or is_root(context, table)):
         return frozenset()
-    there = {fold(column.name) for column in protected.source.columns}
-    held = {fold(lineage.hops[0].column) for lineage in protected.lineages}
-    return frozenset(held | (there & set(catalog.single_keys(table))))
+    names = {fold(column.name) for column in protected.source.columns}
+    linking = {fold(lineage.hops[0].column) for lineage in protected.lineages}
+    return frozenset(linking | (names & set(catalog.single_keys(table))))
 
 
 def _view(context: Context, name: str) -> Leaf:
@@ -259,9 +259,9 @@ def _view(context: Context, name: str) -> Leaf:
 def _path(node: exp.Table) -> str | None:
     """Return the path of a file that stands in place of a table; None for names."""
     if isinstance(node.this, exp.Anonymous):
-        given = node.this.expressions
-        if len(given) == 1 and isinstance(given[0], exp.Literal) and given[0].is_string:
-            return str(given[0].name)
+        arguments = node.this.expressions
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Literal) and arguments[0].is_string:
+            return str(arguments[0].name)
         raise ArgumentError("sql", node.this.sql(dialect="duckdb"), "takes one file name here")
     path = ".".join(part.name for part in node.parts)
     return path if "/" in path or path.lower().endswith(FILE_ENDINGS) else None

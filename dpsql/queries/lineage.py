@@ -77,8 +77,8 @@ class Lineage:
         if len(parts) == 1:
             if any(item.columns is None for item in self.items):
                 return None
-            found = [item.columns[parts[0]] for item in self.items if item.columns and parts[0] in item.columns]
-            return found[0] if len(found) == 1 or (found and self._using(parts[0])) else None
+            origins = [item.columns[parts[0]] for item in self.items if item.columns and parts[0] in item.columns]
+            return origins[0] if len(origins) == 1 or (origins and self._using(parts[0])) else None
         for item in self.items:
             if item.name == parts[-2]:
                 return item.columns.get(parts[-1]) if item.columns else None
@@ -90,10 +90,10 @@ class Lineage:
         for node in self.select.expressions:
             star = node.this if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) else node
             if isinstance(star, exp.Star):
-                found = self._star(star, fold(node.table) if isinstance(node, exp.Column) else "")
-                if found is None:
+                spread = self._star(star, fold(node.table) if isinstance(node, exp.Column) else "")
+                if spread is None:
                     return None
-                for name, origin in found.items():
+                for name, origin in spread.items():
                     out.setdefault(name, origin)
                 continue
             expression = node.this if isinstance(node, exp.Alias) else node
@@ -142,18 +142,18 @@ class Lineage:
         if cte is not None:
             inner, ctes = cte
             return _Item(name, self._renamed(self._renamed(self._query(inner.this, ctes), inner), node))
-        found = self.names(node)
-        columns: dict[str, Origin] | None = None if found is None else {fold(n): (Leaf(node, n),) for n in found}
+        names = self.names(node)
+        columns: dict[str, Origin] | None = None if names is None else {fold(n): (Leaf(node, n),) for n in names}
         return _Item(name, self._renamed(columns, node))
 
     @staticmethod
     def _renamed(columns: dict[str, Origin] | None, node: exp.Expression) -> dict[str, Origin] | None:
         """Return the columns under the names of ``AS t(a, b)``."""
         alias = node.args.get("alias")
-        given = [fold(c.name) for c in alias.args.get("columns") or []] if isinstance(alias, exp.TableAlias) else []
-        if columns is None or not given:
+        renamed = [fold(c.name) for c in alias.args.get("columns") or []] if isinstance(alias, exp.TableAlias) else []
+        if columns is None or not renamed:
             return columns
-        names = [*given, *list(columns)[len(given) :]]
+        names = [*renamed, *list(columns)[len(renamed) :]]
         return dict(zip(names, columns.values(), strict=True)) if len(names) == len(columns) else None
 
     def _query(self, query: exp.Expression, ctes: dict[str, Any]) -> dict[str, Origin] | None:

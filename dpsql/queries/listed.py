@@ -41,11 +41,12 @@ def _check(column: exp.Column, text: str, lineage: Lineage, facts: Facts) -> Non
     origin = lineage.origin(column)
     listed: list[str] = []
     for part in origin or ():
-        found = facts.column(part.table, part.name) if isinstance(part, Leaf) and facts(part.table).protected else None
-        texts = isinstance(found, Attribute) and found.kind == "categorical" and found.sql_type.partition("(")[0] in _LISTED
-        if not isinstance(found, Attribute) or not texts or found.outside == "other":
+        attribute = facts.column(part.table, part.name) if isinstance(part, Leaf) and facts(part.table).protected else None
+        if not isinstance(attribute, Attribute) or attribute.kind != "categorical" or attribute.outside == "other":
             return
-        listed += map(str, found.categories)
+        if attribute.sql_type.partition("(")[0] not in _LISTED:
+            return
+        listed += map(str, attribute.categories)
     if not listed or not text or text in listed:  # tools ask for the empty text beside NULL: no typing error
         return
     near = difflib.get_close_matches(text.lower(), [value.lower() for value in listed], 3, 0.6)

@@ -89,9 +89,9 @@ def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression]
 def _as_written(node: exp.Expression) -> exp.Expression:
     """Return an expression with ``x IS NOT NULL`` where that was written: another tree than NOT (x IS NULL), by another name."""
     holder = exp.Paren(this=node.copy())
-    for found in list(holder.find_all(exp.Not)):
-        if found.meta.get(IS_NOT) and isinstance(found.this, exp.Is) and isinstance(found.this.expression, exp.Null):
-            found.replace(exp.Is(this=found.this.this.copy(), expression=exp.Var(this="NOT NULL")))
+    for negation in list(holder.find_all(exp.Not)):
+        if negation.meta.get(IS_NOT) and isinstance(negation.this, exp.Is) and isinstance(negation.this.expression, exp.Null):
+            negation.replace(exp.Is(this=negation.this.this.copy(), expression=exp.Var(this="NOT NULL")))
     out: exp.Expression = holder.this
     return out
 

@@ -36,12 +36,12 @@ def read_expression(text: str, argument: str) -> exp.Expression:
         If it is not one expression.
     """
     try:
-        found = sqlglot.parse(text, dialect=StrictDuckDB)
+        trees = sqlglot.parse(text, dialect=StrictDuckDB)
     except (SqlglotError, RecursionError):
-        found = []
-    if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Query | exp.Command | exp.DDL):
+        trees = []
+    if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Query | exp.Command | exp.DDL):
         raise ArgumentError(argument, text, "is not one expression; write a column, or an expression as it stands in the query")
-    return plain(found[0])
+    return plain(trees[0])
 
 
 def plain(node: exp.Expression) -> exp.Expression:

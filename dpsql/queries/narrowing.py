@@ -99,17 +99,17 @@ def _compared(kind: type[exp.Expression], node: exp.Expression, other: exp.Expre
     """Return the limit of one side of a comparison that is true."""
     if isinstance(node, exp.Literal | exp.Null | exp.Boolean):
         return {}
-    there, here = _point(other, node, extent), extent(node)
-    if there.sort in ("unknown", "nothing"):
+    bounds, own = _point(other, node, extent), extent(node)
+    if bounds.sort in ("unknown", "nothing"):
         return {}
-    lower = there.lower if kind in (exp.GT, exp.GTE, exp.EQ, exp.NullSafeEQ) else -INF
-    upper = there.upper if kind in (exp.LT, exp.LTE, exp.EQ, exp.NullSafeEQ) else INF
-    if there.sort == "number" and upper < INF and kind not in (exp.EQ, exp.NullSafeEQ) and not _constant(other):
+    lower = bounds.lower if kind in (exp.GT, exp.GTE, exp.EQ, exp.NullSafeEQ) else -INF
+    upper = bounds.upper if kind in (exp.LT, exp.LTE, exp.EQ, exp.NullSafeEQ) else INF
+    if bounds.sort == "number" and upper < INF and kind not in (exp.EQ, exp.NullSafeEQ) and not _constant(other):
         upper = INF  # the other side may be NaN, than which everything is smaller
-    same = here.sort == there.sort or not {here.sort, there.sort} & {*TEMPORAL}
-    if kind in (exp.LT, exp.GT) and here.whole and there.whole and same:
+    same = own.sort == bounds.sort or not {own.sort, bounds.sort} & {*TEMPORAL}
+    if kind in (exp.LT, exp.GT) and own.whole and bounds.whole and same:
         lower, upper = lower + 1, upper - 1
-    return {canonical(node): Range(lower, upper, False, "number" if there.sort == "integer" else there.sort)}
+    return {canonical(node): Range(lower, upper, False, "number" if bounds.sort == "integer" else bounds.sort)}
 
 
 def _both(*parts: Limits) -> Limits:

@@ -58,16 +58,16 @@ def _in_one_form(tree: exp.Expression, type_of: TypeOf, alternatives: bool) -> e
     conditions = [where for where in tree.find_all(exp.Where) if not isinstance(where.parent, exp.Filter)]
     inside = {id(node) for where in conditions for node in where.walk()}
     for node in reversed(list(tree.walk(bfs=False))):  # the parts of a node before itself
-        made = _condition(node, kinds) if id(node) in inside else node
+        form = _condition(node, kinds) if id(node) in inside else node
         if alternatives and id(node) in inside:
-            made = _alternatives(made, kinds)
-        made = _changed(made)
-        if made is not node:
-            node.replace(made)
-        above = made.parent
-        listed = type(node) is exp.Or and type(made) in (exp.In, exp.EQ)
+            form = _alternatives(form, kinds)
+        form = _changed(form)
+        if form is not node:
+            node.replace(form)
+        above = form.parent
+        listed = type(node) is exp.Or and type(form) in (exp.In, exp.EQ)
         if listed and isinstance(above, exp.Paren) and isinstance(above.parent, exp.Not):
-            above.replace(made)
+            above.replace(form)
     for select in selects:
         _without_alias(select)
     for where in conditions:
@@ -80,8 +80,8 @@ def _kinds(tree: exp.Expression, type_of: TypeOf) -> Kinds:
     tables = list(tree.find_all(exp.Table))
     if any(not isinstance(table.this, exp.Identifier) for table in tables) or tree.find(exp.Unnest, exp.Values, exp.Lateral):
         return lambda node: frozenset()
-    made = {fold(alias.alias) for alias in tree.find_all(exp.Alias)}
-    made |= {fold(name.name) for alias in tree.find_all(exp.TableAlias) for name in alias.args.get("columns") or []}
+    aliases = {fold(alias.alias) for alias in tree.find_all(exp.Alias)}
+    aliases |= {fold(name.name) for alias in tree.find_all(exp.TableAlias) for name in alias.args.get("columns") or []}
     relations = {"", *(fold(table.alias_or_name) for table in tables)}
     relations |= {fold(alias.name) for alias in tree.find_all(exp.TableAlias)}
     known: dict[str, frozenset[str]] = {}
@@ -93,7 +93,7 @@ def _kinds(tree: exp.Expression, type_of: TypeOf) -> Kinds:
         name = fold(node.name)
         if name not in known:
             types = frozenset(kind for table in tables if (kind := type_of(table, node.name)) is not None)
-            known[name] = frozenset() if name in made else types
+            known[name] = frozenset() if name in aliases else types
         return known[name]
 
     return of
@@ -102,8 +102,8 @@ def _kinds(tree: exp.Expression, type_of: TypeOf) -> Kinds:
 def _changed(node: exp.Expression) -> exp.Expression:
     """Return the one form of a count, or of a table."""
     if isinstance(node, exp.Anonymous) and str(node.this).lower() == "count" and len(node.expressions) == 1:
-        given = node.expressions[0]
-        if isinstance(given, exp.Literal | exp.Boolean):
+        argument = node.expressions[0]
+        if isinstance(argument, exp.Literal | exp.Boolean):
             return exp.Anonymous(this=node.this, expressions=[exp.Star()])
     return _table(node) if isinstance(node, exp.Subquery) else node
 
@@ -132,21 +132,21 @@ def _alternatives(node: exp.Expression, kinds: Kinds) -> exp.Expression:
     if type(node) is not exp.Or or isinstance(above, exp.Or):  # the outermost one has them all
         return node
     others: list[exp.Expression] = []
-    found: dict[tuple[str, str], tuple[exp.Expression, list[exp.Expression]]] = {}
+    equalities: dict[tuple[str, str], tuple[exp.Expression, list[exp.Expression]]] = {}
     for part in _disjuncts(node):
         subject, constants = _equalities(part)
         kind = None if subject is None else _kind(subject, constants, kinds)
         if subject is None or kind is None or not _compares_alike(subject, kind, kinds):
             others.append(_joined(_in_order(part)) if isinstance(part, exp.And) else part)
             continue
-        found.setdefault((canonical(subject), kind), (subject, []))[1].extend(constants)
-    parts = [*others, *(_equal(subject, constants) for subject, constants in found.values())]
+        equalities.setdefault((canonical(subject), kind), (subject, []))[1].extend(constants)
+    parts = [*others, *(_equal(subject, constants) for subject, constants in equalities.values())]
     return _joined([parts[i] for i in _order(parts)], exp.Or)
 
 
 def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
     """Return the conditions that OR connects."""
-    found, left = [], [node]
+    conditions, left = [], [node]
     while left:
         part = left.pop()
         while isinstance(part, exp.Paren):
@@ -154,8 +154,8 @@ def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
         if type(part) is exp.Or:
             left += [part.expression, part.this]
         else:
-            found.append(part)
-    return found
+            conditions.append(part)
+    return conditions
 
 
 def _listed(node: exp.In, kinds: Kinds) -> exp.Expression:
@@ -164,8 +164,8 @@ def _listed(node: exp.In, kinds: Kinds) -> exp.Expression:
     kind = None if subject is None else _kind(subject, constants, kinds)
     if subject is None or kind is None:
         return node
-    made = _equal(subject, constants)
-    return made if isinstance(made, exp.In) or _compares_alike(subject, kind, kinds) else node
+    equal = _equal(subject, constants)
+    return equal if isinstance(equal, exp.In) or _compares_alike(subject, kind, kinds) else node
 
 
 def _equalities(node: exp.Expression) -> tuple[exp.Expression | None, list[exp.Expression]]:
@@ -182,13 +182,13 @@ def _kind(subject: exp.Expression, constants: Sequence[exp.Expression], kinds: K
     """Return what constants are alike in, such that their order in a list does not matter; None if they are not."""
     if not constants or _is_constant(subject):
         return None
-    if all(_integer(one) is not None for one in constants):
+    if all(_integer(constant) is not None for constant in constants):
         return "number"
-    if all(isinstance(one, exp.Literal) and one.is_string for one in constants):
+    if all(isinstance(constant, exp.Literal) and constant.is_string for constant in constants):
         return "text"
-    casts = [one for one in constants if type(one) is exp.Cast and isinstance(one.this, exp.Literal)]
-    found = {one.to.sql(dialect="duckdb") for one in casts} if len(casts) == len(constants) else set()
-    return next((kind for kind in _WRITTEN_AS if found == {kind} == kinds(subject)), None)
+    casts = [constant for constant in constants if type(constant) is exp.Cast and isinstance(constant.this, exp.Literal)]
+    types = {constant.to.sql(dialect="duckdb") for constant in casts} if len(casts) == len(constants) else set()
+    return next((kind for kind in _WRITTEN_AS if types == {kind} == kinds(subject)), None)
 
 
 def _compares_alike(subject: exp.Expression, kind: str, kinds: Kinds) -> bool:
@@ -196,10 +196,10 @@ def _compares_alike(subject: exp.Expression, kind: str, kinds: Kinds) -> bool:
     types = kinds(subject)
     if kind == "number":
         field = isinstance(subject, exp.Extract) or (isinstance(subject, exp.Anonymous) and str(subject.this).lower() in PARTS)
-        return field or (bool(types) and all(family(one) in NUMBERS for one in types))
+        return field or (bool(types) and all(family(sql_type) in NUMBERS for sql_type in types))
     if kind == "text":
-        made = called(subject)
-        return types == {TEXT} or (made is not None and made.text)
+        function = called(subject)
+        return types == {TEXT} or (function is not None and function.text)
     return True
 
 
@@ -220,10 +220,10 @@ def _typed(node: exp.Literal, above: exp.Expression, kinds: Kinds) -> exp.Expres
     if kind is None or _WRITTEN_AS[kind].fullmatch(node.name) is None:
         return node
     try:
-        found = dt.datetime.fromisoformat(node.name)
+        moment = dt.datetime.fromisoformat(node.name)
     except ValueError:
         return node
-    text = node.name if kind == "DATE" else found.isoformat(" ")
+    text = node.name if kind == "DATE" else moment.isoformat(" ")
     return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build(kind, dialect="duckdb"))
 
 

@@ -51,8 +51,8 @@ def _names(node: exp.Expression | None, without: exp.Expression | None = None) -
     """Return the names of the relations that an expression reads, but for a part of it."""
     if node is None or node is without:
         return set()
-    found = {fold(node.name)} if isinstance(node, exp.Table) else set()
-    return found.union(*(_names(child, without) for child in node.iter_expressions()))
+    own = {fold(node.name)} if isinstance(node, exp.Table) else set()
+    return own.union(*(_names(child, without) for child in node.iter_expressions()))
 
 
 def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
@@ -109,14 +109,14 @@ def own_columns(node: exp.Expression) -> list[exp.Column]:
 
 
 def _listed(value: object) -> list[exp.Expression]:
-    found = value if isinstance(value, list) else [value]
-    return [item for item in found if isinstance(item, exp.Expression)]
+    nodes = value if isinstance(value, list) else [value]
+    return [item for item in nodes if isinstance(item, exp.Expression)]
 
 
 def _free(node: exp.Expression) -> str:
     """Return a name that the text does not use."""
-    there = {fold(name.name) for name in node.root().find_all(exp.Identifier)}
-    return next(name for n in range(len(there) + 1) if (name := f"public_{n}") not in there)
+    used = {fold(name.name) for name in node.root().find_all(exp.Identifier)}
+    return next(name for n in range(len(used) + 1) if (name := f"public_{n}") not in used)
 
 
 def _write_out(node: exp.Select, item: exp.Expression) -> None:
@@ -127,15 +127,16 @@ def _write_out(node: exp.Select, item: exp.Expression) -> None:
             continue
         if len(rows) > MOST_LISTED:
             raise ArgumentError("sql", f"a list of {len(rows)} rows", f"at most {MOST_LISTED}; make a table of longer ones")
-        given = listed.args.get("alias")
-        names = [c.name for c in given.args.get("columns") or []] if isinstance(given, exp.TableAlias) else []
+        table_alias = listed.args.get("alias")
+        names = [c.name for c in table_alias.args.get("columns") or []] if isinstance(table_alias, exp.TableAlias) else []
         names += [_default(listed, place) for place in range(len(names), len(rows[0]))]
-        made: exp.Expression | None = None
+        union: exp.Expression | None = None
         for row in rows:
-            one = exp.Select(expressions=[exp.alias_(v.copy(), n, quoted=True) for v, n in zip(row, names, strict=True)])
-            made = one if made is None else exp.Union(this=made, expression=one, distinct=False)
-        alias = exp.TableAlias(this=given.this.copy()) if isinstance(given, exp.TableAlias) and given.this else None
-        inner = exp.Subquery(this=made, alias=alias or exp.TableAlias(this=identifier(_free(node))))
+            select = exp.Select(expressions=[exp.alias_(v.copy(), n, quoted=True) for v, n in zip(row, names, strict=True)])
+            union = select if union is None else exp.Union(this=union, expression=select, distinct=False)
+        named = isinstance(table_alias, exp.TableAlias) and table_alias.this
+        alias = exp.TableAlias(this=table_alias.this.copy() if named else identifier(_free(node)))
+        inner = exp.Subquery(this=union, alias=alias)
         listed.replace(inner)
 
 

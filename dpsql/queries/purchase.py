@@ -95,6 +95,6 @@ class QueryPurchase(BuyingCall):
         if self.epsilon is None and "epsilon" in bought:
             filled = filled.changed(epsilon=bought["epsilon"])
         if self.call.auto:
-            held = bought.get("learned") or {}
-            filled = filled.changed(learned={text: (float(pair[0]), float(pair[1])) for text, pair in held.items()})
+            learned = bought.get("learned") or {}
+            filled = filled.changed(learned={text: (float(pair[0]), float(pair[1])) for text, pair in learned.items()})
         return filled

@@ -64,9 +64,9 @@ def read(context: Context, call: QueryCall) -> Read:
     ArgumentError, UnsupportedQuery, NotProtected
         It is no query that can be answered; says where and what to do. No row was read.
     """
-    text, said = cut(call.sql)
+    text, options = cut(call.sql)
     text = plainly(text)
-    call = _with(call, said)
+    call = _with(call, options)
     tree = _tree(text)
     agree(context.cursor, text, tree)
     tree = _selected(tree)
@@ -101,19 +101,24 @@ def read(context: Context, call: QueryCall) -> Read:
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 
-    unit = said.get("privacy_unit")
+    unit = options.get("privacy_unit")
     for core in query.cores:
         if unit is not None and unit not in core.units:
             known = ", ".join(sorted(core.units)) or "the row"
             raise ArgumentError("sql", f"privacy_unit_column = {unit}", f"the privacy unit is {known}: say that, or leave it out")
-    found: list[list[Asked]] = []
-    for made in [*older, asks(query)]:  # each form knows the one before it
-        if [[len(one.wanted) for one in sets] for sets in found] == [[len(one.wanted) for one in sets] for sets in made]:
-            pairs = zip(made, found, strict=True)
-            found = [[replace(one, written=other) for one, other in zip(*pair, strict=True)] for pair in pairs]
+    questions: list[list[Asked]] = []
+    for asked_so in [*older, asks(query)]:  # each form knows the one before it
+        if _shape(questions) == _shape(asked_so):
+            pairs = zip(asked_so, questions, strict=True)
+            questions = [[replace(question, written=former) for question, former in zip(*pair, strict=True)] for pair in pairs]
         else:
-            found = made
-    return Read(call, query, list(zip(query.cores, found, strict=True)))
+            questions = asked_so
+    return Read(call, query, list(zip(query.cores, questions, strict=True)))
+
+
+def _shape(questions: list[list[Asked]]) -> list[list[int]]:
+    """Return how many aggregates each grouping set of each core asks for."""
+    return [[len(question.wanted) for question in sets] for sets in questions]
 
 
 def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
@@ -129,20 +134,20 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     agree(context.cursor, text, tree)
     tree = _selected(tree)
     facts = facts_of(context)
-    found: list[str] = []
+    texts: list[str] = []
     while True:
         try:
             split(tree.copy(), facts)
         except FirstAsked as first:
-            node = next((other for other in tree.find_all(exp.Subquery) if other == first.node), None)
-            if node is None or len(found) >= MOST_FIRST:
+            node = next((subquery for subquery in tree.find_all(exp.Subquery) if subquery == first.node), None)
+            if node is None or len(texts) >= MOST_FIRST:
                 raise ArgumentError("adaptive", True, f"at most {MOST_FIRST} scalar subqueries are answered first") from None
             if first.node.this.args.get("group") is not None:
                 raise ArgumentError("sql", first.text[:80], "a scalar subquery gives one number: leave its GROUP BY out") from None
-            node.replace(exp.Literal.string(mark(len(found))))
-            found.append(first.text)
+            node.replace(exp.Literal.string(mark(len(texts))))
+            texts.append(first.text)
         else:
-            return (render(tree) if found else sql), found
+            return (render(tree) if texts else sql), texts
 
 
 def mark(place: int) -> str:
@@ -184,18 +189,18 @@ def is_aggregate_query(text: str) -> bool:
     return any(is_aggregate(node) or isinstance(node, exp.Group) for node in tree.walk()) or bool(tree.args.get("distinct"))
 
 
-def _with(call: QueryCall, said: dict[str, Any]) -> QueryCall:
+def _with(call: QueryCall, options: dict[str, Any]) -> QueryCall:
     """Return the call with what GoogleSQL's clause says; the same said twice must be the same."""
     changes = {}
-    for name, value in said.items():
+    for name, value in options.items():
         if name in ("privacy_unit", "max_rows"):
             continue
-        given = getattr(call, name)
-        if given is not None and given != value:
-            raise ArgumentError(name, given, f"the text says {value}: say it once")
+        argument = getattr(call, name)
+        if argument is not None and argument != value:
+            raise ArgumentError(name, argument, f"the text says {value}: say it once")
         changes[name] = value
-    if "max_rows" in said:
-        changes.update(max_groups=1, max_rows_per_group=said["max_rows"])
+    if "max_rows" in options:
+        changes.update(max_groups=1, max_rows_per_group=options["max_rows"])
     return call.changed(**changes) if changes else call
 
 
@@ -211,16 +216,16 @@ def _tree(text: str) -> exp.Expression:
     if len(text) > LONGEST:
         raise ArgumentError("sql", text[:40], f"must have at most {LONGEST} characters")
     try:
-        found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
+        trees = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
     except ParseError as error:
         first: dict[str, Any] = error.errors[0] if error.errors else {}
         at = f" (line {first['line']}, column {first['col']})" if first.get("line") else ""
         raise UnsupportedQuery(f"{str(first.get('highlight') or 'the text')!r}{at}", "not understood as SQL") from None
     except (SqlglotError, RecursionError):
         raise UnsupportedQuery("the text", "not understood as SQL") from None
-    if len(found) != 1:
-        raise UnsupportedQuery(f"{len(found)} statements", "one SELECT is answered at a time")
-    tree: exp.Expression = found[0]
+    if len(trees) != 1:
+        raise UnsupportedQuery(f"{len(trees)} statements", "one SELECT is answered at a time")
+    tree: exp.Expression = trees[0]
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Select | exp.SetOperation | exp.Subquery):
         tree = tree.this
         tree.parent = None
@@ -231,7 +236,7 @@ def _tree(text: str) -> exp.Expression:
         way = "dp_query and dp_summarize answer it" if isinstance(tree, exp.Summarize) else "dp_query answers it, free"
         raise UnsupportedQuery(tree.key.upper(), f"{way}; here only SELECT can be")
     if isinstance(tree, exp.Pivot):
-        if any(not isinstance(one, exp.In) for one in tree.expressions) and not tree.unpivot:
+        if any(not isinstance(condition, exp.In) for condition in tree.expressions) and not tree.unpivot:
             way = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
             raise UnsupportedQuery("PIVOT", way)
         return tree

@@ -39,13 +39,13 @@ def respelled(
     kinds = _kinds(tree, type_of)
 
     def other(node: exp.Expression) -> exp.Expression | None:
-        found = _other(node)
-        if found is None:
+        truncated = _other(node)
+        if truncated is None:
             return truncation(node, kinds)
         if isinstance(node, exp.Pow) or called(node) is not None:
-            return found
+            return truncated
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
-        return found if kind is None else exp.Cast(this=found, to=exp.DataType.build(kind, dialect="duckdb"))
+        return truncated if kind is None else exp.Cast(this=truncated, to=exp.DataType.build(kind, dialect="duckdb"))
 
     return keeping_names(tree, named, lambda tree: _zoned(tree).transform(lambda node: other(node) or node, copy=False))
 
@@ -70,8 +70,8 @@ def _unbracketed(select: exp.Select) -> None:
         then, inside = chain(joins[0].this)
         if inside:
             side = "RIGHT" if joins[0].side == "LEFT" else None
-            given = {key: joins[0].args[key] for key in ("on", "using") if joins[0].args.get(key)}
-            turned = exp.Join(this=first, side=side, **given)
+            conditions = {key: joins[0].args[key] for key in ("on", "using") if joins[0].args.get(key)}
+            turned = exp.Join(this=first, side=side, **conditions)
             first, joins = then, [*inside, turned, *joins[1:]]
     if joins and first is not start.this:
         first.set("joins", None)
@@ -88,8 +88,8 @@ def _kinds(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]
             node = node.this
         if isinstance(node, exp.Cast):
             return "DATE" if node.to.this == exp.DataType.Type.DATE else None
-        found = {type_of(table, node.name) for table in tables} - {None} if isinstance(node, exp.Column) else set()
-        return next((kind for kind in ("DATE", "TIMESTAMP") if found == {kind}), None)
+        types = {type_of(table, node.name) for table in tables} - {None} if isinstance(node, exp.Column) else set()
+        return next((kind for kind in ("DATE", "TIMESTAMP") if types == {kind}), None)
 
     return kind_of
 

@@ -70,7 +70,7 @@ class _Splitter:
         for cte in self._spent:
             clause = cte.parent
             if clause is not None:
-                left = [other for other in clause.expressions if other is not cte]
+                left = [sibling for sibling in clause.expressions if sibling is not cte]
                 clause.set("expressions", left)
                 if not left and clause.parent is not None:
                     clause.parent.set(clause.arg_key or "with_", None)
@@ -147,17 +147,17 @@ class _Splitter:
             return known
         if clause.args.get("recursive"):
             refuse("WITH RECURSIVE", "a query may not call itself", clause)
-        found = dict(known)
+        scope = dict(known)
         named: set[str] = set()
         for cte in clause.expressions:
             if fold(cte.alias) in named:
                 refuse(f"WITH {cte.alias}", "another relation of that name is used before it; give this one another name", cte)
-            named |= {fold(table.name) for table in cte.this.find_all(exp.Table) if fold(table.name) not in found}
-            relation = renamed(cte, self.relation(cte.this, found))
-            found[fold(cte.alias)] = Cte(cte, relation, dict(found))
+            named |= {fold(table.name) for table in cte.this.find_all(exp.Table) if fold(table.name) not in scope}
+            relation = renamed(cte, self.relation(cte.this, scope))
+            scope[fold(cte.alias)] = Cte(cte, relation, dict(scope))
             if relation.kind == "rows":
                 self._spent.append(cte)
-        return found
+        return scope
 
     def _select(self, node: exp.Select, known: Known) -> Relation:
         known = self._with(node, known)
@@ -195,8 +195,8 @@ class _Splitter:
         if clause is None:
             return []
         listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
-        found = [(item, self.relation(item, known)) for item in listed]
-        if any(relation.kind == "rows" for _, relation in found):
-            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in found])
+        relations = [(item, self.relation(item, known)) for item in listed]
+        if any(relation.kind == "rows" for _, relation in relations):
+            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in relations])
             listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
-        return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, found, strict=True)]
+        return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, relations, strict=True)]

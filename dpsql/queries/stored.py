@@ -26,8 +26,8 @@ def wanted(question: Mapping[str, Any]) -> list[Wanted]:
     [('avg', (0,), None, None), ('count', (0,), 0, 1)]
     """
     arguments, conditions = list(map(str, question["arguments"])), list(map(str, question["conditions"]))
-    found = [_one(str(text), arguments, conditions) for text in question["aggregates"]]
-    return [one for one in found if one is not None]
+    aggregates = [_one(str(text), arguments, conditions) for text in question["aggregates"]]
+    return [aggregate for aggregate in aggregates if aggregate is not None]
 
 
 def _one(text: str, arguments: Sequence[str], conditions: Sequence[str]) -> Wanted | None:
@@ -38,31 +38,31 @@ def _one(text: str, arguments: Sequence[str], conditions: Sequence[str]) -> Want
     if parts.condition and condition is None:
         return None
     if parts.name == "count" and parts.given:
-        there = _there(parts.given, parts.condition, conditions)
+        counted = _there(parts.given, parts.condition, conditions)
         place = _place(parts.given, arguments)
-        given = () if place is None else (place,)
-        return None if there is None else Wanted("count", given, condition, there, (), listed=False, text=text)
-    found = _positions(parts.given, arguments)
-    if found is None:
+        positions_counted = () if place is None else (place,)
+        return None if counted is None else Wanted("count", positions_counted, condition, counted, (), listed=False, text=text)
+    positions = _positions(parts.given, arguments)
+    if positions is None:
         return None
-    return Wanted(parts.name, found, condition, None, parts.quantiles, parts.listed, text)
+    return Wanted(parts.name, positions, condition, None, parts.quantiles, parts.listed, text)
 
 
 def _place(text: str, texts: Sequence[str]) -> int | None:
     return texts.index(text) if text in texts else None
 
 
-def _there(given: str, condition: str, conditions: Sequence[str]) -> int | None:
+def _there(argument: str, condition: str, conditions: Sequence[str]) -> int | None:
     """Return the condition that says whether an argument counts: it is not NULL, and its row passes the filter."""
-    end = f"NOT ({given}) IS NULL"
+    end = f"NOT ({argument}) IS NULL"
     return _place(f"({condition}) AND {end}" if condition else end, conditions)
 
 
-def _positions(given: str, arguments: Sequence[str]) -> tuple[int, ...] | None:
+def _positions(text: str, arguments: Sequence[str]) -> tuple[int, ...] | None:
     """Return which arguments stand between the brackets."""
-    if not given:
+    if not text:
         return ()
-    if (place := _place(given, arguments)) is not None:
+    if (place := _place(text, arguments)) is not None:
         return (place,)
     pairs = [(i, i) for i in range(len(arguments))] + list(permutations(range(len(arguments)), 2))
-    return next((pair for pair in pairs if f"{arguments[pair[0]]}, {arguments[pair[1]]}" == given), None)
+    return next((pair for pair in pairs if f"{arguments[pair[0]]}, {arguments[pair[1]]}" == text), None)

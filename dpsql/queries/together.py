@@ -57,11 +57,11 @@ class Together:
             for name in join.args.get("using") or []:
                 own = exp.column(name.name, table=join.this.alias_or_name, quoted=True)
                 conditions.append(exp.EQ(this=exp.column(name.name, quoted=True), expression=own))
-        found = []
+        combinations = []
         for node in [start.this, *(join.this for join in joins)] if start is not None else []:
             if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node):
-                found += self._of(node, columns, conditions)
-        return found
+                combinations += self._of(node, columns, conditions)
+        return combinations
 
     def _is_cte(self, node: exp.Table) -> bool:
         return len(node.parts) == 1 and fold(node.name) in self.lineage._ctes
@@ -73,22 +73,22 @@ class Together:
         own = {text: name for text, column in columns.items() if (name := self._own(node, column))}
         for condition in conditions:
             if isinstance(condition, exp.EQ):
-                for side, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
+                for side, operand in ((condition.this, condition.expression), (condition.expression, condition.this)):
                     name = self._own(node, side)
-                    if name and isinstance(other, exp.Column):
-                        own |= {text: name for text, column in columns.items() if self._same(column, other)}
+                    if name and isinstance(operand, exp.Column):
+                        own |= {text: name for text, column in columns.items() if self._same(column, operand)}
         rows = [text for condition in conditions if (text := self._condition(node, condition))]
         if len(own) + bool(rows) < 2 or not own:
             return []
         listed = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in own.values())
         kept = f" WHERE {' AND '.join(rows)}" if rows else ""
         try:
-            found = self.cursor.execute(
+            rows_read = self.cursor.execute(
                 f"SELECT DISTINCT {listed} FROM {self.facts.sql(node)} AS {identifier('__dp_p')}{kept} LIMIT {MOST + 1}"  # noqa: S608 -- quoted
             ).fetchall()
         except duckdb.Error:  # of a condition: what is wrong with it is said where it is checked
             return []
-        return [Combinations(tuple(own), tuple(found))] if len(found) <= MOST else []
+        return [Combinations(tuple(own), tuple(rows_read))] if len(rows_read) <= MOST else []
 
     def _own(self, node: exp.Table, column: exp.Expression) -> str | None:
         """Return the name in a table of a column that is its own."""
@@ -100,12 +100,12 @@ class Together:
         origin = self.lineage.origin(column)
         return column.name if origin and all(isinstance(p, Leaf) and p.table is node for p in origin) else None
 
-    def _same(self, one: exp.Column, other: exp.Column) -> bool:
+    def _same(self, first: exp.Column, second: exp.Column) -> bool:
         """Whether two names are one column of the rows."""
-        if canonical(one) == canonical(other):
+        if canonical(first) == canonical(second):
             return True
-        origins = self.lineage.origin(one), self.lineage.origin(other)
-        return fold(one.name) == fold(other.name) and origins[0] is not None and origins[0] == origins[1]
+        origins = self.lineage.origin(first), self.lineage.origin(second)
+        return fold(first.name) == fold(second.name) and origins[0] is not None and origins[0] == origins[1]
 
     def _condition(self, node: exp.Table, condition: exp.Expression) -> str | None:
         """Return a condition on columns of a table alone, over its rows; None for others."""

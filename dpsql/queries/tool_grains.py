@@ -74,10 +74,10 @@ def truncation(node: exp.Expression, kind_of: Callable[[exp.Expression], str | N
     if not isinstance(node, _ROOTS):
         return None
     column = node.find(exp.Column)
-    found = None if column is None else _listed().get(_shape(node, column) or ())
-    if found is None or column is None or kind_of(column) is None:
+    text = None if column is None else _listed().get(_shape(node, column) or ())
+    if text is None or column is None or kind_of(column) is None:
         return None
-    out = _parsed(found)
+    out = _parsed(text)
     for hole in list(out.find_all(exp.Column)):
         hole.replace(column.copy())
     for unit in out.find_all(exp.Literal):
@@ -131,15 +131,15 @@ def _shape(node: exp.Expression, column: exp.Column) -> Shape | None:
 
 
 def _call(node: exp.Anonymous, column: exp.Column) -> Shape | None:
-    name, given = str(node.this).lower(), list(node.expressions)
-    found = called(node)
-    if found is not None and found.unit == "part" and len(given) == 2 and isinstance(given[0], exp.Literal):
-        return _field(given[0].name.lower(), given[1], column)
-    if len(given) == 1:
-        return _field(name, given[0], column)
+    name, arguments = str(node.this).lower(), list(node.expressions)
+    function = called(node)
+    if function is not None and function.unit == "part" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
+        return _field(arguments[0].name.lower(), arguments[1], column)
+    if len(arguments) == 1:
+        return _field(name, arguments[0], column)
     if name == "strftime":
-        given[0] = _without_cast(given[0], _TIMESTAMPS)
-    return _of("call", name, given, column)
+        arguments[0] = _without_cast(arguments[0], _TIMESTAMPS)
+    return _of("call", name, arguments, column)
 
 
 def _field(name: str, of: exp.Expression, column: exp.Column) -> Shape | None:

@@ -40,12 +40,12 @@ def of_groups(tree: exp.Expression, protected: Protected) -> exp.Expression:
 
 def _join_lists(select: exp.Select, named: dict[str, exp.Expression], protected: Protected) -> None:
     for join in list(select.args.get("joins") or []):
-        found = _joined(select, join, named)
-        if found is None:
+        parts = _joined(select, join, named)
+        if parts is None:
             continue
-        column, key, listed = found
+        column, key, listed = parts
         if _reads(listed, named, protected):
-            left = [other for other in select.args["joins"] if other is not join]
+            left = [sibling for sibling in select.args["joins"] if sibling is not join]
             select.set("joins", left or None)
             chosen = exp.select(exp.column(exp.to_identifier(key, quoted=True))).from_(join.this.copy())
             _require(select, exp.In(this=column.copy(), query=exp.Subquery(this=chosen)))
@@ -172,13 +172,13 @@ def _grouped(select: exp.Select, column: exp.Column) -> bool:
     return False
 
 
-def _same(one: exp.Expression, other: exp.Expression) -> bool:
+def _same(left: exp.Expression, right: exp.Expression) -> bool:
     """Whether two expressions are one column, or alike."""
-    one, other = one.unnest(), other.unnest()
-    if isinstance(one, exp.Column) and isinstance(other, exp.Column):
-        tables = {fold(one.text("table")), fold(other.text("table"))} - {""}
-        return fold(one.name) == fold(other.name) and len(tables) < 2
-    return bool(one == other)
+    left, right = left.unnest(), right.unnest()
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+        tables = {fold(left.text("table")), fold(right.text("table"))} - {""}
+        return fold(left.name) == fold(right.name) and len(tables) < 2
+    return bool(left == right)
 
 
 def _reads(

@@ -32,18 +32,18 @@ def has_aggregate(node: exp.Expression) -> bool:
 
 def flat(values: object) -> list[exp.Expression]:
     """Return the expressions among values and lists of values."""
-    found: list[exp.Expression] = []
+    expressions: list[exp.Expression] = []
     for value in values if isinstance(values, list) else list(values):  # type: ignore[call-overload]
         if isinstance(value, exp.Expression):
-            found.append(value)
+            expressions.append(value)
         elif isinstance(value, list):
-            found += [v for v in value if isinstance(v, exp.Expression)]
-    return found
+            expressions += [v for v in value if isinstance(v, exp.Expression)]
+    return expressions
 
 
 def subqueries(node: exp.Expression) -> list[exp.Expression]:
     """Return the outermost queries inside the expressions of a SELECT (not those after FROM or WITH), or of an expression."""
-    found: list[exp.Expression] = []
+    queries: list[exp.Expression] = []
     skip = ("from", "from_", "joins", "with", "with_") if isinstance(node, exp.Select) else ()
 
     def visit(part: exp.Expression) -> None:
@@ -52,7 +52,7 @@ def subqueries(node: exp.Expression) -> list[exp.Expression]:
                 continue
             for inner in flat([value]):
                 if isinstance(inner, exp.Select | exp.SetOperation):
-                    found.append(inner)
+                    queries.append(inner)
                 else:
                     visit(inner)
 
@@ -62,7 +62,7 @@ def subqueries(node: exp.Expression) -> list[exp.Expression]:
     for join in (node.args.get("joins") or []) if isinstance(node, exp.Select) else []:
         for part in flat([join.args.get("on")]):
             visit(part)
-    return found
+    return queries
 
 
 def joined(node: exp.Expression) -> list[exp.Expression]:
@@ -91,8 +91,8 @@ def renamed(node: exp.Expression, relation: Relation) -> Relation:
         return relation
     columns = relation.columns
     if columns is None or len(names) > len(columns):
-        given = set(names)
-        return Relation(relation.kind, (*names,) if columns is None else columns, relation.units - given, relation.keys - given)
+        renames = set(names)
+        return Relation(relation.kind, (*names,) if columns is None else columns, relation.units - renames, relation.keys - renames)
     new = (*names, *columns[len(names) :])
     pairs = list(zip(columns, new, strict=True))
     units, keys = (frozenset(b for a, b in pairs if a in known) for known in (relation.units, relation.keys))
@@ -127,7 +127,8 @@ def output(
         names.append(name)
         if isinstance(inner, exp.Column):
             table = fold(inner.table)
-            for held, told in ((units, [r.units for _, r in items]), (keys, [r.keys for _, r in items])):
-                if any(fold(inner.name) in one and table in ("", other) for (other, _), one in zip(items, told, strict=True)):
-                    held.add(name)
+            for copies, told in ((units, [r.units for _, r in items]), (keys, [r.keys for _, r in items])):
+                sources = zip(items, told, strict=True)
+                if any(fold(inner.name) in columns and table in ("", qualifier) for (qualifier, _), columns in sources):
+                    copies.add(name)
     return (tuple(names) if known else None), frozenset(units), frozenset(keys)

@@ -13,17 +13,17 @@ from dpsql.text import readable
 from dpsql.text.relation import identifier, literal
 
 
-def call_sql(one: Wanted) -> str:
+def call_sql(aggregate: Wanted) -> str:
     """Return an aggregate over numbered columns, in DuckDB's SQL."""
-    given = [identifier(f"a{place}") for place in one.arguments]
-    if one.function in ("count", "count_units", "count_distinct"):
+    columns = [identifier(f"a{place}") for place in aggregate.arguments]
+    if aggregate.function in ("count", "count_units", "count_distinct"):
         return "count(*)"
-    if one.quantiles:
-        numbers = literal(list(one.quantiles)) if one.listed else literal(one.quantiles[0])
-        given.append(numbers)
-    if one.function in DISTINCT:
-        return f"{DISTINCT[one.function]}(DISTINCT {given[0]})"
-    return f"{one.function}({', '.join(given)})"
+    if aggregate.quantiles:
+        numbers = literal(list(aggregate.quantiles)) if aggregate.listed else literal(aggregate.quantiles[0])
+        columns.append(numbers)
+    if aggregate.function in DISTINCT:
+        return f"{DISTINCT[aggregate.function]}(DISTINCT {columns[0]})"
+    return f"{aggregate.function}({', '.join(columns)})"
 
 
 def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], columns: Mapping[str, str]) -> list[str]:
@@ -37,12 +37,12 @@ def types_of(cursor: duckdb.DuckDBPyConnection, wanted: Sequence[Wanted], column
     if not wanted:
         return []
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in columns.items() if name[:1] == "a")
-    listed = ", ".join(f"{call_sql(one)} AS a{place}" for place, one in enumerate(wanted))
+    listed = ", ".join(f"{call_sql(aggregate)} AS a{place}" for place, aggregate in enumerate(wanted))
     try:
         rows = cursor.execute(f"DESCRIBE SELECT {listed} FROM (SELECT {nulls or '1'})").fetchall()  # noqa: S608
     except duckdb.Error as error:
-        for one in wanted if len(wanted) > 1 else ():
-            types_of(cursor, [one], columns)  # raises at the one that is wrong
-        said = f"DuckDB does not accept an aggregate ({first_line(error)})"
-        raise ArgumentError("sql", readable.aggregate(wanted[0].text), said) from None
+        for aggregate in wanted if len(wanted) > 1 else ():
+            types_of(cursor, [aggregate], columns)  # raises at the one that is wrong
+        advice = f"DuckDB does not accept an aggregate ({first_line(error)})"
+        raise ArgumentError("sql", readable.aggregate(wanted[0].text), advice) from None
     return [str(row[1]) for row in rows]

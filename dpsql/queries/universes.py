@@ -72,25 +72,25 @@ def universe_of_attribute(attribute: Attribute) -> Universe:
     10
     """
     values = attribute.categories if attribute.kind == "categorical" and attribute.categories else None
-    found = range_of_attribute(attribute)
-    return Universe(attribute.sql_type, values, found, attribute.nullable, bool(values) and attribute.outside == "other")
+    bounds = range_of_attribute(attribute)
+    return Universe(attribute.sql_type, values, bounds, attribute.nullable, bool(values) and attribute.outside == "other")
 
 
 def universe_of_type(sql_type: str) -> Universe:
     """Return the values of a column of which only the type is known: labels of an ENUM, true and false, or small numbers."""
-    found = self_declared("x", sql_type, nullable=True)
-    return Universe(sql_type, None if found is None else found.categories, range_of_type(sql_type), nullable=True)
+    attribute = self_declared("x", sql_type, nullable=True)
+    return Universe(sql_type, None if attribute is None else attribute.categories, range_of_type(sql_type), nullable=True)
 
 
 def _steps(universe: Universe) -> tuple[int, int, int] | None:
     """Return the first and last step and the steps per unit of a column whose values are a bounded grid; None if they are none."""
-    parsed, found = sqltypes.parse(universe.sql_type), universe.range
-    if not found.finite or not (parsed.family in ("integer", "decimal") or universe.sql_type == "DATE"):
+    parsed, bounds = sqltypes.parse(universe.sql_type), universe.range
+    if not bounds.finite or not (parsed.family in ("integer", "decimal") or universe.sql_type == "DATE"):
         return None
     units: int = 10**parsed.scale if parsed.family == "decimal" else 1
-    if max(abs(found.lower), abs(found.upper)) * units > 2**53:
+    if max(abs(bounds.lower), abs(bounds.upper)) * units > 2**53:
         return None
-    first, last = math.floor(found.lower * units + 1e-6), math.ceil(found.upper * units - 1e-6)
+    first, last = math.floor(bounds.lower * units + 1e-6), math.ceil(bounds.upper * units - 1e-6)
     return (first, last, units) if first <= last else (first, first, units)
 
 
@@ -131,12 +131,12 @@ def listing(universe: Universe, name: str, *, grain: str | None = None) -> tuple
 
 def _moments(universe: Universe, grain: str) -> tuple[int, int, int] | None:
     """Return the first and last unit since 1970 that a bounded timestamp lies in, and its seconds."""
-    found = universe.range
-    if not found.finite or found.sort not in ("date", "timestamp") or universe.sql_type != "TIMESTAMP":
+    bounds = universe.range
+    if not bounds.finite or bounds.sort not in ("date", "timestamp") or universe.sql_type != "TIMESTAMP":
         return None
     seconds = GRAINS[grain]
-    factor = DAY if found.sort == "date" else 1.0
-    return math.floor(found.lower * factor / seconds), math.floor(found.upper * factor / seconds), seconds
+    factor = DAY if bounds.sort == "date" else 1.0
+    return math.floor(bounds.lower * factor / seconds), math.floor(bounds.upper * factor / seconds), seconds
 
 
 def step_universe(sql_type: str, lower: float, upper: float, digits: int, *, nullable: bool) -> tuple[str, int] | None:

@@ -89,6 +89,7 @@ def drawn(tasks: Sequence[Callable[[Stop], Result]], at_once: int | None = None)
     stop = Stop()
     pool = ThreadPoolExecutor(width, thread_name_prefix="dpsql-draw")
     try:
+        # so many at a time, each awaited: a block that nobody has taken yet is memory
         for first in range(0, len(tasks), width):
             running = [pool.submit(task, stop) for task in tasks[first : first + width]]
             running.reverse()

@@ -25,14 +25,14 @@ def memory_mb() -> float | None:
     ArgumentError
         The environment variable is not a positive number.
     """
-    given = os.environ.get(VARIABLE)
-    if given:
+    spelled = os.environ.get(VARIABLE)
+    if spelled:
         try:
-            asked = float(given)
+            asked = float(spelled)
         except ValueError:
             asked = 0.0
         if not 0 < asked < float("inf"):
-            raise ArgumentError(VARIABLE, given, "the environment variable must be a positive number of megabytes, or not be set")
+            raise ArgumentError(VARIABLE, spelled, "the environment variable must be a positive number of megabytes, or not be set")
         return asked
     known = [limit for limit in (_physical(), _group(), _process()) if limit is not None]
     return min(known) / 1e6 if known else None
@@ -52,6 +52,7 @@ def _group() -> float | None:
         own = [line[3:].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
     except OSError:
         own = []
+    # a group is limited by each of those above it, too
     for name in own:
         folder = _GROUPS / name
         files += [place / "memory.max" for place in (folder, *folder.parents) if place.is_relative_to(_GROUPS)]

@@ -74,6 +74,7 @@ def remaining(state: State) -> float | None:
         spent = state.spent.get(name, 0.0)
         rest = max(pace * state.expected[name] - spent, 0.1 * spent)  # a stage that is late may take a little longer
         if state.running and name == state.running[-1] and state.done:
+            # the further a stage is, the more its own pace says of its end
             trust = min(1.0, 4 * state.done)
             rest = (1 - trust) * rest + trust * spent * (1 - state.done) / state.done
         left += rest
@@ -111,10 +112,10 @@ def switch(value: object) -> bool | None:
 
 def shown(asked: bool | None) -> bool:
     """Return whether to show a bar: as asked, as the environment variable says, else on a terminal and in a notebook."""
-    wanted = switch(os.environ.get(VARIABLE)) if asked is None else asked
-    if sys.stderr is None or wanted is False:
+    switched = switch(os.environ.get(VARIABLE)) if asked is None else asked
+    if sys.stderr is None or switched is False:
         return False
-    return bool(wanted) or in_notebook() or sys.stderr.isatty()
+    return bool(switched) or in_notebook() or sys.stderr.isatty()
 
 
 def in_notebook() -> bool:
@@ -236,6 +237,7 @@ class Bar:
             text += f" {100 * state.done:.0f}%" if state.done is not None else ""
             text += f", {state.elapsed:.0f} s"
         else:
+            # a share that was shown is not taken back
             self._furthest = max(self._furthest, state.elapsed / (state.elapsed + left + 1e-9))
             share, rest = min(0.99, self._furthest), phrase(left)
         more = len(self._waiting) - 1

@@ -66,21 +66,23 @@ class Again:
 
     def seen(self, who: Who, looked: Callable[[], tuple[Table, ...]]) -> tuple[Table, ...]:
         """Return what an analyst may see, which is looked up once."""
-        found = self._seen.get(who)
-        if found is None:
-            found = looked()
+        visible = self._seen.get(who)
+        if visible is None:
+            visible = looked()
             with self._guard:
-                self._seen = {other: tables for other, tables in self._seen.items() if other[0] != who[0]} | {who: found}
-        return found
+                # one entry for each analyst: with other grants she is another key, and what she saw before is forgotten
+                self._seen = {other: tables for other, tables in self._seen.items() if other[0] != who[0]} | {who: visible}
+        return visible
 
     def get(self, key: Key) -> Answer | None:
         """Return an answer that would be the same today; None where there is none."""
         with self._guard:
-            found = self._kept.get(key)
-            if found is None:
+            entry = self._kept.get(key)
+            if entry is None:
                 return None
             self._kept.move_to_end(key)
-        answer, files = found
+        # whether files are untouched is asked outside of the lock, for it takes time
+        answer, files = entry
         if remembered.are_untouched(files):
             return answer
         with self._guard:
@@ -102,6 +104,7 @@ class Again:
             return
         if not all(map(is_steady, (accepted.sql, *texts))):
             return
+        # all that the answers were made of must be known, or nothing would notice that it has changed
         files: tuple[remembered.File, ...] = ()
         for text in texts:
             made_of = remembered.files_of(self._instance, text)
@@ -116,9 +119,9 @@ class Again:
                 self._forget(next(iter(self._kept)))
 
     def _forget(self, key: Key) -> None:
-        found = self._kept.pop(key, None)
-        if found is not None:
-            self._cells -= _size(found[0])
+        entry = self._kept.pop(key, None)
+        if entry is not None:
+            self._cells -= _size(entry[0])
 
 
 def _size(answer: Answer) -> int:

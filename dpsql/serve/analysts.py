@@ -72,35 +72,35 @@ class Analysts:
 
     def native(self, name: str) -> bytes | None:
         """Return SHA1(SHA1(token)) of a valid analyst's token; None: nobody of that name."""
-        one = self._valid(name)
-        return None if one is None else bytes.fromhex(one.native)
+        analyst = self._valid(name)
+        return None if analyst is None else bytes.fromhex(analyst.native)
 
     def admits(self, name: str, token: str) -> int | None:
         """Return the number of a valid analyst's token if this is it; None: it is not, or there is nobody of that name.
 
         A token is compared in any case, so that the time does not tell whether there is somebody of that name.
         """
-        one = self._valid(name)
-        fits = _is_token(one or self._nobody, token)
-        return one.number if one is not None and fits else None
+        analyst = self._valid(name)
+        fits = _is_token(analyst or self._nobody, token)
+        return analyst.number if analyst is not None and fits else None
 
     def of_token(self, token: str) -> tuple[str, int] | None:
         """Return whose token this is, and its number; None: nobody's. Every analyst is compared."""
-        found, now = None, self._now()
-        for one in self._read().analysts.values():
-            if _is_token(one, token) and one.state(now) == "valid":
-                found = (one.name, one.number)
-        return found
+        owner, now = None, self._now()
+        for analyst in self._read().analysts.values():
+            if _is_token(analyst, token) and analyst.state(now) == "valid":
+                owner = (analyst.name, analyst.number)
+        return owner
 
     def number(self, name: str) -> int | None:
         """Return the number of a valid analyst's token; a session whose number it is no longer is over."""
-        one = self._valid(name)
-        return None if one is None else one.number
+        analyst = self._valid(name)
+        return None if analyst is None else analyst.number
 
     def granted(self, name: str) -> Mapping[str, float]:
         """Return what a valid analyst may ask: protected table, as the books spell it, to the epsilon of one question."""
-        one = self._valid(name)
-        return MappingProxyType({} if one is None else one.grants)
+        analyst = self._valid(name)
+        return MappingProxyType({} if analyst is None else analyst.grants)
 
     def public(self) -> frozenset[str]:
         """Return the unprotected tables and views that analysts see, spelled as the books spell tables."""
@@ -108,12 +108,12 @@ class Analysts:
 
     def all(self) -> list[Analyst]:
         """Return all analysts, revoked and expired ones too, by name."""
-        held = self._read().analysts
-        return [held[name] for name in sorted(held)]
+        analysts = self._read().analysts
+        return [analysts[name] for name in sorted(analysts)]
 
     def _valid(self, name: str) -> Analyst | None:
-        one = self._read().analysts.get(name)
-        return one if one is not None and one.state(self._now()) == "valid" else None
+        analyst = self._read().analysts.get(name)
+        return analyst if analyst is not None and analyst.state(self._now()) == "valid" else None
 
     def _read(self) -> Roster:
         """Return what the file says now."""
@@ -123,6 +123,7 @@ class Analysts:
                     self._held, self._seen = read(self.path)
                     self._told = ""
                 except ArgumentError as error:
+                    # a broken file lets nobody in: what was read before may name one who was revoked since
                     self._held, self._seen = Roster(), None
                     if str(error) != self._told:
                         self._told = str(error)
@@ -154,12 +155,13 @@ def add(
     for table, epsilon in grants.items():
         _check(table, epsilon)
     token = PREFIX + secrets.token_urlsafe(32)
-    with changing(Path(path).expanduser(), new=True) as held:
-        same = next((one for one in held.analysts.values() if fold(one.name) == fold(name)), None)
+    with changing(Path(path).expanduser(), new=True) as roster:
+        # the name of one who is revoked may be given again; names that differ in case alone may not
+        same = next((analyst for analyst in roster.analysts.values() if fold(analyst.name) == fold(name)), None)
         if same is not None and (same.name != name or same.state(today) == "valid"):
             told = f"there is an analyst {same.name!r} already; dpsql analyst revoke {same.name} first, or take another name"
             raise ArgumentError("name", name, told)
-        held.analysts[name] = _made(name, token, today, until, grants)
+        roster.analysts[name] = _made(name, token, today, until, grants)
     return token
 
 
@@ -171,9 +173,9 @@ def revoke(path: Path | str, name: str, now: dt.datetime | None = None) -> Analy
     ArgumentError
         There is no such analyst, or the file cannot be read or written.
     """
-    with changing(Path(path).expanduser(), new=False) as held:
-        held.analysts[name] = revoked(_known(held, name), now or _utc())
-        return held.analysts[name]
+    with changing(Path(path).expanduser(), new=False) as roster:
+        roster.analysts[name] = revoked(_known(roster, name), now or _utc())
+        return roster.analysts[name]
 
 
 def grant(path: Path | str, name: str, grants: Mapping[str, float]) -> Analyst:
@@ -187,11 +189,11 @@ def grant(path: Path | str, name: str, grants: Mapping[str, float]) -> Analyst:
     for table, epsilon in grants.items():
         if epsilon != 0:
             _check(table, epsilon)
-    with changing(Path(path).expanduser(), new=False) as held:
-        one = _known(held, name)
-        kept = {table: epsilon for table, epsilon in {**one.grants, **grants}.items() if epsilon != 0}
-        held.analysts[name] = dataclasses.replace(one, grants=kept)
-        return held.analysts[name]
+    with changing(Path(path).expanduser(), new=False) as roster:
+        analyst = _known(roster, name)
+        kept = {table: epsilon for table, epsilon in {**analyst.grants, **grants}.items() if epsilon != 0}
+        roster.analysts[name] = dataclasses.replace(analyst, grants=kept)
+        return roster.analysts[name]
 
 
 def publish(path: Path | str, table: str, *, withdraw: bool = False) -> bool:
@@ -202,9 +204,9 @@ def publish(path: Path | str, table: str, *, withdraw: bool = False) -> bool:
     table : str
         As the books spell tables ('main.wards'); whoever calls has looked that it is not protected.
     """
-    with changing(Path(path).expanduser(), new=not withdraw) as held:
-        changed = (table in held.public) == withdraw
-        (held.public.discard if withdraw else held.public.add)(table)
+    with changing(Path(path).expanduser(), new=not withdraw) as roster:
+        changed = (table in roster.public) == withdraw
+        (roster.public.discard if withdraw else roster.public.add)(table)
         return changed
 
 
@@ -222,8 +224,8 @@ def moment(text: str, now: dt.datetime) -> dt.datetime:
     >>> str(moment("90d", today)), str(moment("2027-12-31", today))
     ('2027-01-30 00:00:00+00:00', '2027-12-31 00:00:00+00:00')
     """
-    if found := _DURATION.fullmatch(text):
-        return now + int(found[1]) * _UNITS[found[2]]
+    if match := _DURATION.fullmatch(text):
+        return now + int(match[1]) * _UNITS[match[2]]
     try:
         until = dt.datetime.fromisoformat(text)
         until = (until if until.tzinfo is not None else until.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
@@ -240,22 +242,22 @@ def _check(table: str, epsilon: object) -> None:
         raise ArgumentError(f"grant on {table}", epsilon, told)
 
 
-def _known(held: Roster, name: str) -> Analyst:
-    if name not in held.analysts:
+def _known(roster: Roster, name: str) -> Analyst:
+    if name not in roster.analysts:
         raise ArgumentError("name", name, "there is no such analyst; dpsql analyst list DATABASE shows them")
-    return held.analysts[name]
+    return roster.analysts[name]
 
 
 def _made(name: str, token: str, today: dt.datetime, until: dt.datetime | None, grants: Mapping[str, float]) -> Analyst:
-    salt, given = secrets.token_hex(16), token.encode()
-    native = hashlib.sha1(hashlib.sha1(given, usedforsecurity=False).digest(), usedforsecurity=False).hexdigest()
-    return Analyst(name, secrets.randbits(53), salt, _hash(salt, given), native, today, until, grants=dict(grants))
+    salt, secret = secrets.token_hex(16), token.encode()
+    native = hashlib.sha1(hashlib.sha1(secret, usedforsecurity=False).digest(), usedforsecurity=False).hexdigest()
+    return Analyst(name, secrets.randbits(53), salt, _hash(salt, secret), native, today, until, grants=dict(grants))
 
 
-def _is_token(one: Analyst, token: str) -> bool:
+def _is_token(analyst: Analyst, token: str) -> bool:
     """Return whether a token is an analyst's, in a time that does not tell how much of it is right."""
-    given = token[: _LONGEST_TOKEN + 1].encode("utf-8", "surrogatepass")
-    return hmac.compare_digest(_hash(one.salt, given), one.hash or "-" * 64) and len(token) <= _LONGEST_TOKEN
+    secret = token[: _LONGEST_TOKEN + 1].encode("utf-8", "surrogatepass")
+    return hmac.compare_digest(_hash(analyst.salt, secret), analyst.hash or "-" * 64) and len(token) <= _LONGEST_TOKEN
 
 
 def _hash(salt: str, token: bytes) -> str:

@@ -77,13 +77,16 @@ class Ask:
         """Answer one statement; raises `Refused` and nothing else."""
         paid: list[Paid] = []
         again = self._again
+        # known by her grants too: with others the same text is another question
         key = key_of(self._who(analyst), text, dialect, parameters)
 
+        # judged and run in one turn, under one view: what she may see cannot change in between
         def work(cursor: duckdb.DuckDBPyConnection, statement: Statement, view: View) -> Answer:
             statement.paid = paid
             with limited(statement, self._limits.seconds):
                 accepted = _decided(text, dialect, parameters, view)
             buys = not accepted.probe and any(call.name in BUYING for call in accepted.calls)
+            # a purchase may take longer than what only looks
             with limited(statement, self._limits.buying if buys else self._limits.seconds):
                 if accepted.probe:
                     return self._probed(statement, view, accepted)
@@ -94,8 +97,8 @@ class Ask:
 
         outcome, begun = "answered", time.monotonic()
         try:
-            held = None if again is None else again.get(key)
-            return self._in_turn(analyst, work) if held is None else held
+            remembered_answer = None if again is None else again.get(key)
+            return self._in_turn(analyst, work) if remembered_answer is None else remembered_answer
         except Refused as refused:
             outcome = refused.kind
             raise
@@ -139,8 +142,8 @@ class Ask:
         return who_asks(analyst, self._grants.granted(analyst), self._grants.public())
 
     def _in_turn(self, analyst: str, work: Work[Given]) -> Given:
-        with self._turns.turn(analyst) as given:
-            if not given:
+        with self._turns.turn(analyst) as admitted:
+            if not admitted:
                 raise Refused("busy", errors.BUSY)
             return self._guarded(analyst, work)
 
@@ -155,6 +158,7 @@ class Ask:
         except Refused:
             raise
         except (Stopped, duckdb.InterruptException) as error:
+            # what was charged before it was stopped is hers to know
             books = errors.said(str(error) if isinstance(error, Stopped) else NOTHING)
             seconds = self._limits.seconds if statement is None else statement.seconds
             refused = Refused("stopped", errors.STOPPED.format(seconds=seconds, books=books))

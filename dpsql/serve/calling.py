@@ -51,8 +51,8 @@ def nothing(instance: Instance, database: str, view: View, call: Call) -> str:
         return _run(instance, database, view, call, query.without_rows)
     if call.name in BUYING:
         raise Refused("unsupported", UNDESCRIBED)
-    found = columns_of(view.cursor, f"FROM {called(instance, database, view, call)}")  # a file of ours is out of the copy's reach
-    return inline({column.name: column.type for column in found}, [])
+    columns = columns_of(view.cursor, f"FROM {called(instance, database, view, call)}")  # a file of ours is out of the copy's reach
+    return inline({column.name: column.type for column in columns}, [])
 
 
 def _run(

@@ -62,10 +62,10 @@ class EmptyCopy:
         with self.cursor(view) as cursor:
             try:
                 cursor.execute(f"USE {identifier(self._database, entry.schema)}")
-                found = columns_of(cursor, view_query(entry.sql, ""))
+                columns = columns_of(cursor, view_query(entry.sql, ""))
             except duckdb.Error:
                 return False
-        return [column.name for column in found] == [name for name, _ in view.columns(entry)]
+        return [column.name for column in columns] == [name for name, _ in view.columns(entry)]
 
     def _lent(self, view: View) -> duckdb.DuckDBPyConnection:
         entries = [entry for entry in view.entries.values() if fold(entry.schema) != BOOKS]

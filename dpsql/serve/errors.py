@@ -82,17 +82,17 @@ def told(error: BaseException, hidden: Sequence[str] = (), *, of_view: bool = Fa
         if quoted is not None:
             return told(quoted())
         return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))
-    found = next(((kind, text) for kinds, kind, text in _CLASSES if isinstance(error, kinds)), None)
-    return Refused("failed", UNFORESEEN) if found is None else Refused(*found)
+    known = next(((kind, text) for kinds, kind, text in _CLASSES if isinstance(error, kinds)), None)
+    return Refused("failed", UNFORESEEN) if known is None else Refused(*known)
 
 
 def unbound(error: duckdb.Error) -> Refused:
     """Return what is wrong with a name, of an error in the empty copy: there DuckDB's words are about names and types alone."""
-    found = _COLUMN.search(str(error))
-    if found is None:
+    column = _COLUMN.search(str(error))
+    if column is None:
         called = _CALLED.search(str(error))
         return told(error) if called is None else Refused("no_column", _UNFITTING.format(own(called[1])))
-    return Refused("no_column", f"column {own(found[1] or found[2])} does not exist: DESCRIBE shows the columns of a table")
+    return Refused("no_column", f"column {own(column[1] or column[2])} does not exist: DESCRIBE shows the columns of a table")
 
 
 def said(text: str, hidden: Sequence[str] = ()) -> str:

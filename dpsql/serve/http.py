@@ -97,10 +97,10 @@ class HttpDoor:
             Whoever asked is gone, or took too long.
         """
         asked = _request(connection, self._limits).split(b"\r\n", 1)[0].split(b" ")
-        found = self.reply(asked[1] if len(asked) == 3 and asked[0] == b"GET" else None)
-        body = f"{found.text}\n".encode()
-        first = f"HTTP/1.1 {found.status.value} {found.status.phrase}"
-        head = [first, f"Content-Type: {found.kind}", "Connection: close", *found.head]
+        reply = self.reply(asked[1] if len(asked) == 3 and asked[0] == b"GET" else None)
+        body = f"{reply.text}\n".encode()
+        first = f"HTTP/1.1 {reply.status.value} {reply.status.phrase}"
+        head = [first, f"Content-Type: {reply.kind}", "Connection: close", *reply.head]
         connection.sendall("\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body)
 
 
@@ -120,11 +120,11 @@ class _Visit:
 
 def _request(connection: socket.socket, limits: Limits) -> bytes:
     """Return what is sent until an empty line; however slowly it comes, no longer and no more of it than the limits say."""
-    found, end = b"", time.monotonic() + limits.packet
-    while b"\r\n\r\n" not in found and len(found) < limits.largest:
+    read, end = b"", time.monotonic() + limits.packet
+    while b"\r\n\r\n" not in read and len(read) < limits.largest:
         connection.settimeout(max(end - time.monotonic(), 0.001))
-        given = connection.recv(limits.largest)
-        if not given:
+        piece = connection.recv(limits.largest)
+        if not piece:
             break
-        found += given
-    return found
+        read += piece
+    return read

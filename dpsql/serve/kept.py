@@ -73,10 +73,10 @@ class Kept:
         now = time.monotonic()
         with self._guard:
             self._names[name] = (session, now)
-            hers = [other for other, (whose, _) in self._names.items() if whose == session]
-            old = {other for other, (_, since) in self._names.items() if now - since > self._seconds} | set(hers[: -self._each])
-            for other in old:
-                del self._names[other]
+            hers = [each for each, (whose, _) in self._names.items() if whose == session]
+            old = {each for each, (_, since) in self._names.items() if now - since > self._seconds} | set(hers[: -self._each])
+            for older in old:
+                del self._names[older]
         _drop(cursor, old)
 
     def latest(self) -> float:
@@ -87,10 +87,10 @@ class Kept:
 
 def _fill(cursor: duckdb.DuckDBPyConnection, name: str, types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Put rows in, column by column."""
-    taken = ", ".join(f"unnest(${place}::{kind}[])" for place, kind in enumerate(types, 1))
+    unnested = ", ".join(f"unnest(${place}::{kind}[])" for place, kind in enumerate(types, 1))
     for start in range(0, len(rows), _TOGETHER):
         columns = [_values(list(column)) for column in zip(*rows[start : start + _TOGETHER], strict=True)]
-        cursor.execute(f"INSERT INTO {_table(name)} SELECT {taken}", columns)
+        cursor.execute(f"INSERT INTO {_table(name)} SELECT {unnested}", columns)
 
 
 def _values(column: list[Any]) -> list[Any]:

@@ -117,7 +117,7 @@ def limited(statement: Statement, seconds: float) -> Iterator[None]:
         thread.join()  # the cursor is another statement's afterwards
 
 
-def until_due(every: float, taken: float) -> float:
+def until_due(every: float, spent: float) -> float:
     """Return how many seconds an answer waits that leaves at a whole multiple of so many seconds; 0: it leaves at once.
 
     Examples
@@ -125,7 +125,7 @@ def until_due(every: float, taken: float) -> float:
     >>> until_due(1.0, 2.25), until_due(1.0, 0.0), until_due(0.0, 2.25)
     (0.75, 1.0, 0.0)
     """
-    return max(1, math.ceil(taken / every)) * every - taken if every > 0 else 0.0
+    return max(1, math.ceil(spent / every)) * every - spent if every > 0 else 0.0
 
 
 class Turns:
@@ -140,11 +140,11 @@ class Turns:
     @contextmanager
     def turn(self, name: str) -> Iterator[bool]:
         """Wait for a turn; the block is told whether it has one."""
-        given = self._take(name)
+        has_turn = self._take(name)
         try:
-            yield given
+            yield has_turn
         finally:
-            if given:
+            if has_turn:
                 with self._guard:
                     self._running[name] -= 1
                     if not self._running[name]:
@@ -156,10 +156,11 @@ class Turns:
             if self._free(name):  # then nobody waits for this turn: `_next` would have given it away
                 self._running[name] = self._running.get(name, 0) + 1
                 return True
-            if sum(other == name for other, _ in self._queue) >= self._limits.waiting:
+            if sum(waiting == name for waiting, _ in self._queue) >= self._limits.waiting:
                 return False
             mine = (name, threading.Event())
             self._queue.append(mine)
+        # outside of the lock: others take and give turns meanwhile
         if mine[1].wait(self._limits.patience):
             return True
         with self._guard:
@@ -174,8 +175,8 @@ class Turns:
     def _next(self) -> None:
         """Give turns to those who wait and may run, and wake nobody else."""
         for waiting in list(self._queue):
-            name, given = waiting
+            name, event = waiting
             if self._free(name):
                 self._queue.remove(waiting)
                 self._running[name] = self._running.get(name, 0) + 1
-                given.set()
+                event.set()

@@ -55,6 +55,6 @@ def _one(host: str, port: int) -> socket.socket:
 
 def close(sockets: list[socket.socket]) -> None:
     """Listen no longer."""
-    for one in sockets:
+    for listening in sockets:
         with suppress(OSError):
-            one.close()
+            listening.close()

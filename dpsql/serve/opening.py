@@ -104,11 +104,11 @@ def open_database(
 
 def cannot_open(path: Path, error: BaseException) -> str:
     """Return why a file cannot be opened, in one line."""
-    held = holder(error)
-    if held is not None:
+    owner = holder(error)
+    if owner is not None:
         return (
-            f"{path} is open in another process ({Path(held[0]).name}, process {held[1]}): one process owns a database. Stop that "
-            "one, or, where it serves the database, ask it"
+            f"{path} is open in another process ({Path(owner[0]).name}, process {owner[1]}): one process owns a database. Stop "
+            "that one, or, where it serves the database, ask it"
         )
     return f"{path} cannot be opened: {first_line(error)}"
 
@@ -126,13 +126,13 @@ def _lock_down(con: duckdb.DuckDBPyConnection, store: Path) -> None:
             with suppress(duckdb.Error):  # of another version, or of a session alone; a cursor says what does not fit
                 con.execute(f"SET GLOBAL {name} = {literal(pinned.value)}")
     sound_plans(con)
-    wanted = {
+    locked = {
         "python_enable_replacements": "false",
         "allowed_directories": f"[{literal(str(store))}]",
         "enable_external_access": "false",
         "lock_configuration": "true",
     }
-    for name, value in wanted.items():
+    for name, value in locked.items():
         try:
             con.execute(f"SET GLOBAL {name} = {value}")
         except duckdb.Error as error:

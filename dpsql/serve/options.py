@@ -104,9 +104,9 @@ class Options:
                 doors.append((name, at))
                 if not at.loopback:
                     raise ArgumentError(name, str(at), "only a loopback address is listened on: localhost:8306")
-        for (first, at), (name, other) in itertools.combinations(doors, 2):
-            if at == other and at.port:
-                raise ArgumentError(name, str(other), f"is where --{first} listens; take another port")
+        for (first, at), (name, second) in itertools.combinations(doors, 2):
+            if at == second and at.port:
+                raise ArgumentError(name, str(second), f"is where --{first} listens; take another port")
         if not 0 < self.time_limit < math.inf:
             raise ArgumentError("time-limit", self.time_limit, "seconds above 0 are required")
         if not 0 <= self.answer_every < math.inf:
@@ -168,10 +168,10 @@ def address(argument: str, text: str) -> Address:
     >>> address("mysql", "localhost:3306"), str(address("mysql", "[::1]:3306"))
     (Address(host='localhost', port=3306), '[::1]:3306')
     """
-    found = _ADDRESS.fullmatch(text)
-    if not found or int(found[2]) >= 1 << 16:
+    match = _ADDRESS.fullmatch(text)
+    if not match or int(match[2]) >= 1 << 16:
         raise ArgumentError(argument, text, "a host and a port are required: localhost:3306")
-    return Address(found[1].strip("[]"), int(found[2]))
+    return Address(match[1].strip("[]"), int(match[2]))
 
 
 def seconds(argument: str, text: str) -> float:
@@ -186,10 +186,10 @@ def seconds(argument: str, text: str) -> float:
     >>> seconds("answer-every", "500ms"), seconds("answer-every", "2")
     (0.5, 2.0)
     """
-    found = _SECONDS.fullmatch(text)
-    if not found:
+    match = _SECONDS.fullmatch(text)
+    if not match:
         raise ArgumentError(argument, text, "a time is required: 1s, 500ms, 2m")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _no_password() -> str:

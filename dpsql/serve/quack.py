@@ -95,16 +95,17 @@ class Desk:
     def comes_in(self, key: str, token: str, _server: str) -> bool:
         """Let a session in, if its token is an analyst's."""
         try:
-            found = self._keys.of_token(token)
+            owner = self._keys.of_token(token)
         except Exception:  # whatever it is, nobody comes in
             return False
-        if found is None:
+        if owner is None:
             return False
         now = time.monotonic()
         with self._guard:
+            # of too many sessions the one that was silent longest ends
             if key not in self._sessions and len(self._sessions) >= self._most:
-                del self._sessions[min(self._sessions, key=lambda other: self._sessions[other].seen)]
-            self._sessions[key] = _Session(*found, now)
+                del self._sessions[min(self._sessions, key=lambda each: self._sessions[each].seen)]
+            self._sessions[key] = _Session(*owner, now)
         return True
 
     def is_run(self, key: str, text: str) -> str | None:
@@ -113,10 +114,10 @@ class Desk:
         with self._guard:
             self._running += 1
         try:
-            found = self._decided(key, text)
+            statement = self._decided(key, text)
             if self._every:
                 self._sleep(until_due(self._every, time.monotonic() - begun))
-            return found
+            return statement
         finally:
             with self._guard:
                 self._running -= 1
@@ -143,6 +144,7 @@ class Desk:
                 session = None
             if session is not None:
                 session.seen = now
+        # since the session came in, its token may have been revoked, or be another one
         if session is None or self._keys.number(session.name) != session.number:
             raise Refused("refused", OVER)
         return self._answers.put(key, self._room.ask(session.name, text))

@@ -150,19 +150,19 @@ def changing(path: Path, *, new: bool) -> Iterator[Roster]:
         raise ArgumentError("analysts", str(path), f"cannot be written ({error.strerror}); name another file") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        held = Roster() if new and not path.exists() else read(path)[0]
-        yield held
-        _write(path, held)
+        roster = Roster() if new and not path.exists() else read(path)[0]
+        yield roster
+        _write(path, roster)
     finally:
         os.close(lock)
 
 
-def _write(path: Path, held: Roster) -> None:
+def _write(path: Path, roster: Roster) -> None:
     """Write the file whole: to a draft for its owner alone, which then takes its place."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as handle:
-            handle.write(_printed(held).encode())
+            handle.write(_printed(roster).encode())
             handle.flush()
             os.fsync(handle.fileno())
         draft.replace(path)
@@ -172,20 +172,20 @@ def _write(path: Path, held: Roster) -> None:
         raise ArgumentError("analysts", str(path), f"cannot be written ({error.strerror}); name another file") from None
 
 
-def _printed(held: Roster) -> str:
+def _printed(roster: Roster) -> str:
     """Return the text of a file."""
-    lines = [HEAD, f"public = [{', '.join(_text(name) for name in sorted(held.public))}]\n"]
-    for name in sorted(held.analysts):
-        one = held.analysts[name]
+    lines = [HEAD, f"public = [{', '.join(_text(name) for name in sorted(roster.public))}]\n"]
+    for name in sorted(roster.analysts):
+        analyst = roster.analysts[name]
         lines.append(f"\n[analyst.{_key(name)}]\n")
         for key in _KEPT[:-1]:
-            value = getattr(one, key)
+            value = getattr(analyst, key)
             if value is not None and value != "":
                 shown = value if isinstance(value, int) else _text(value) if isinstance(value, str) else _moment(value)
                 lines.append(f"{key} = {shown}\n")
-        if one.grants:
+        if analyst.grants:
             lines.append(f"[analyst.{_key(name)}.grants]\n")
-            lines += [f"{_key(table)} = {float(epsilon)!r}\n" for table, epsilon in sorted(one.grants.items())]
+            lines += [f"{_key(table)} = {float(epsilon)!r}\n" for table, epsilon in sorted(analyst.grants.items())]
     return "".join(lines)
 
 
@@ -194,12 +194,12 @@ def _parsed(text: bytes) -> Roster:
     if len(text) > _LONGEST:
         raise _Broken("it is too long")
     try:
-        said = tomllib.loads(text.decode("utf-8"))
+        document = tomllib.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
         raise _Broken("it is not TOML in UTF-8") from None
-    if rest := set(said) - {"public", "analyst"}:
+    if rest := set(document) - {"public", "analyst"}:
         raise _Broken(f"{min(rest)} means nothing")
-    public, listed = said.get("public", []), said.get("analyst", {})
+    public, listed = document.get("public", []), document.get("analyst", {})
     if not isinstance(public, list) or not all(isinstance(name, str) for name in public) or not isinstance(listed, dict):
         raise _Broken("public is a list of names, and analyst a table")
     analysts = {name: _analyst(name, about) for name, about in listed.items()}
@@ -208,27 +208,27 @@ def _parsed(text: bytes) -> Roster:
     return Roster(analysts, set(public))
 
 
-def _analyst(name: str, said: Any) -> Analyst:
+def _analyst(name: str, entry: Any) -> Analyst:
     """Return one entry of a file."""
-    if not is_name(name) or not isinstance(said, dict):
+    if not is_name(name) or not isinstance(entry, dict):
         raise _Broken("an analyst has a name that none can have, or is no table")
-    if rest := set(said) - set(_KEPT):  # 'expire' would let in for ever
+    if rest := set(entry) - set(_KEPT):  # 'expire' would let in for ever
         raise _Broken(f"{name}: {min(rest)} means nothing")
-    number, grants = said.get("number"), said.get("grants", {})
+    number, grants = entry.get("number"), entry.get("grants", {})
     if type(number) is not int:
         raise _Broken(f"{name}: number is no number")
     for key in ("created", "expires", "revoked"):
-        value = said.get(key)
+        value = entry.get(key)
         if not (isinstance(value, dt.datetime) and value.tzinfo is not None) and (value is not None or key == "created"):
             raise _Broken(f"{name}: {key} is no time with its zone")
     for key, form in _SECRET.items():
-        value = said.get(key, "")
-        if not isinstance(value, str) or not (form.fullmatch(value) or (value == "" and said.get("revoked"))):
+        value = entry.get(key, "")
+        if not isinstance(value, str) or not (form.fullmatch(value) or (value == "" and entry.get("revoked"))):
             raise _Broken(f"{name}: {key} is not what dpsql wrote")
     if not isinstance(grants, dict) or not all(is_epsilon(value) for value in grants.values()):
         raise _Broken(f"{name}: a grant is the epsilon of one question, above 0 and at most {MOST:g}")
-    kept: dict[str, Any] = {key: said.get(key) for key in _KEPT} | {"grants": dict(grants)}
-    if said.get("revoked"):
+    kept: dict[str, Any] = {key: entry.get(key) for key in _KEPT} | {"grants": dict(grants)}
+    if entry.get("revoked"):
         kept |= dict.fromkeys(_SECRET, "")
     return Analyst(name=name, **kept)
 
@@ -251,6 +251,6 @@ def _moment(value: dt.datetime) -> str:
     return value.astimezone(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 
-def revoked(one: Analyst, now: dt.datetime) -> Analyst:
+def revoked(analyst: Analyst, now: dt.datetime) -> Analyst:
     """Return an analyst without a token; who was revoked stays as she is."""
-    return one if one.revoked is not None else dataclasses.replace(one, salt="", hash="", native="", revoked=now)
+    return analyst if analyst.revoked is not None else dataclasses.replace(analyst, salt="", hash="", native="", revoked=now)

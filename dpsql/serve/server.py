@@ -163,16 +163,16 @@ class Server:
         self.told: list[str] = []
         options.tls()  # before the file is opened
         keys = Analysts(options.analysts, say=say)
-        wanted = {name: kind for name, kind in doors.items() if getattr(options, name) is not None}
+        kinds = {name: kind for name, kind in doors.items() if getattr(options, name) is not None}
 
         def before(con: duckdb.DuckDBPyConnection) -> None:
-            for kind in wanted.values():
+            for kind in kinds.values():
                 kind.before(con)
 
         self._opened = open_database(options.database, memory=options.memory, store=options.store, before=before)
         try:
             self._room = Attended(room(self._opened, keys, options))
-            for name, kind in wanted.items():
+            for name, kind in kinds.items():
                 self._start(name, kind.make(self._room, keys, options, self._opened), getattr(options, name))
         except BaseException:
             self._end()
@@ -203,6 +203,7 @@ class Server:
     def _end(self) -> None:
         """Close doors and database."""
         try:
+            # doors first: nobody may come in while the file is written and closed
             while self._doors:
                 self._doors.pop().stop()
         finally:

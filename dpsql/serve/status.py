@@ -139,13 +139,13 @@ def _sections(
     yield _section("Published", f"<p>{text(published)}</p>", True, "")
 
 
-def _section(title: str, body: str, there: bool, otherwise: str) -> str:
-    return f"<section><h2>{text(title)}</h2>{body if there else f'<p>{text(otherwise)}</p>'}</section>"
+def _section(title: str, body: str, shown: bool, otherwise: str) -> str:
+    return f"<section><h2>{text(title)}</h2>{body if shown else f'<p>{text(otherwise)}</p>'}</section>"
 
 
 def _day(moment: dt.datetime | None) -> str:
     return "never" if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%d}"
 
 
-def _prices(one: Analyst) -> str:
-    return ", ".join(f"{name}={epsilon:g}" for name, epsilon in sorted(one.grants.items())) or "–"
+def _prices(analyst: Analyst) -> str:
+    return ", ".join(f"{name}={epsilon:g}" for name, epsilon in sorted(analyst.grants.items())) or "–"

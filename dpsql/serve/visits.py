@@ -63,7 +63,7 @@ class Visits(Generic[Key, One]):
         self._guard = threading.Lock()
         self._there: dict[Key, One] = {}
 
-    def enter(self, key: Callable[[], Key], made: Callable[[Key], One]) -> One | None:
+    def enter(self, key: Callable[[], Key], begin: Callable[[Key], One]) -> One | None:
         """Take a connection; None where there are too many. Of too many strangers the one that waits longest is ended."""
         with self._guard:
             strangers = [visit for visit in self._there.values() if visit.name is None]
@@ -72,10 +72,10 @@ class Visits(Generic[Key, One]):
                 strangers[0].cut()
             if len(self._there) >= self._limits.connections:
                 return None
-            found = key()
-            while found in self._there:
-                found = key()
-            visit = self._there[found] = made(found)
+            new_key = key()
+            while new_key in self._there:
+                new_key = key()
+            visit = self._there[new_key] = begin(new_key)
             return visit
 
     def admit(self, key: Key, name: str) -> bool:
@@ -85,7 +85,7 @@ class Visits(Generic[Key, One]):
             if visit is None:
                 return False
             if not visit.name:
-                if sum(other.name == name for other in self._there.values()) >= self._limits.each:
+                if sum(visitor.name == name for visitor in self._there.values()) >= self._limits.each:
                     return False
                 visit.name = name
             return True

@@ -37,8 +37,8 @@ def load_extensions(con: duckdb.DuckDBPyConnection) -> None:
 
 def wheel_file(name: str) -> Path | None:
     """Return the file of an extension that a wheel has brought for this version of DuckDB, or None."""
-    found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    for folder in (found.submodule_search_locations or []) if found else []:
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
         if path.is_file():
             return path

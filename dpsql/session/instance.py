@@ -257,8 +257,8 @@ class Context:
                 "SELECT database_name, database_oid, path, CASE WHEN internal THEN 'internal' ELSE type END, encrypted "
                 "FROM system.main.duckdb_databases() ORDER BY 1 ASC"
             ).fetchall()
-            found = self.known["attached"] = [Attached(*row) for row in rows]
-            if any(one.encrypted for one in found):  # whatever a call reads, for the custodian too
+            databases = self.known["attached"] = [Attached(*row) for row in rows]
+            if any(one.encrypted for one in databases):  # whatever a call reads, for the custodian too
                 self.known["spilled"] = encrypt_spilled(self.cursor)
         attached: list[Attached] = self.known["attached"]
         return attached

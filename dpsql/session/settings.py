@@ -154,15 +154,15 @@ def sound_plans(cursor: duckdb.DuckDBPyConnection) -> None:
     DpsqlError
         The configuration is locked, and they are in use.
     """
-    wanted = _switched_off(cursor)
-    if wanted is None:
+    off = _switched_off(cursor)
+    if off is None:
         return
     try:
-        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(wanted)}'")
+        cursor.execute(f"SET GLOBAL disabled_optimizers = '{','.join(off)}'")
     except duckdb.InvalidInputException as error:
         raise DpsqlError(
             f"setting disabled_optimizers lacks {', '.join(UNSOUND)}, which gives wrong answers to joins on some versions of "
-            f"DuckDB: {first_line(error)}. SET GLOBAL disabled_optimizers = '{','.join(wanted)}' before the configuration is locked"
+            f"DuckDB: {first_line(error)}. SET GLOBAL disabled_optimizers = '{','.join(off)}' before the configuration is locked"
         ) from None
 
 
@@ -191,18 +191,18 @@ def _switched_off(cursor: duckdb.DuckDBPyConnection) -> list[str] | None:
     off = [name.strip() for name in str(row[0] if row else "").split(",") if name.strip()]
     if set(UNSOUND) <= set(off):
         return None
-    there = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
-    wanted = [*off, *(name for name in UNSOUND if name in there and name not in off)]
-    return None if wanted == off else wanted
+    known = {str(name) for (name,) in cursor.execute("SELECT name FROM system.main.duckdb_optimizers()").fetchall()}
+    all_off = [*off, *(name for name in UNSOUND if name in known and name not in off)]
+    return None if all_off == off else all_off
 
 
 def _check_locked(cursor: duckdb.DuckDBPyConnection, error: duckdb.Error) -> None:
     """Accept a locked configuration if it has the values that would have been set."""
-    found = cursor.execute("SELECT name, coalesce(value, '') FROM system.main.duckdb_settings()").fetchall()
-    for name, value in found:
-        wanted = PINNED.get(name)
-        if wanted is not None and value.lower() not in {text.lower() for text in (wanted.value, *wanted.same)}:
+    settings = cursor.execute("SELECT name, coalesce(value, '') FROM system.main.duckdb_settings()").fetchall()
+    for name, value in settings:
+        pinned = PINNED.get(name)
+        if pinned is not None and value.lower() not in {text.lower() for text in (pinned.value, *pinned.same)}:
             raise DpsqlError(
-                f"setting {name} = {value!r}: dpsql needs {wanted.value!r} ({wanted.why}) and cannot set it for its own cursor: "
+                f"setting {name} = {value!r}: dpsql needs {pinned.value!r} ({pinned.why}) and cannot set it for its own cursor: "
                 f"{first_line(error)}. Set it before the configuration is locked"
             ) from None

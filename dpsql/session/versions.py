@@ -27,14 +27,14 @@ def newer(version: str) -> bool:
     >>> newer("2.0.0"), newer("99.0.0"), newer("1.3.9"), newer("2.0.2.dev3")
     (False, True, False, True)
     """
-    found = _numbers(version)
-    return found is None or found > max(filter(None, map(_numbers, TRIED)))
+    numbers = _numbers(version)
+    return numbers is None or numbers > max(filter(None, map(_numbers, TRIED)))
 
 
 def first_number() -> int:
     """Return the first number of the version of the DuckDB that runs."""
-    found = _numbers(duckdb.__version__)
-    return found[0] if found else int(TRIED[-1].split(".", maxsplit=1)[0])
+    numbers = _numbers(duckdb.__version__)
+    return numbers[0] if numbers else int(TRIED[-1].split(".", maxsplit=1)[0])
 
 
 def described(version: str | None = None) -> str:

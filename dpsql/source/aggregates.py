@@ -57,10 +57,10 @@ class Combined:
 
     def written(self, reference: Callable[[Column], exp.Column]) -> exp.Expression:
         """Return the call, over the columns of the layer below."""
-        given: list[exp.Expression] = [reference(column) for column in self.columns] or [exp.Star()]
+        arguments: list[exp.Expression] = [reference(column) for column in self.columns] or [exp.Star()]
         if self.distinct:
-            given = [exp.Distinct(expressions=given)]
-        out: exp.Expression = call(self.name, *given, *(c.copy() for c in self.constants))
+            arguments = [exp.Distinct(expressions=arguments)]
+        out: exp.Expression = call(self.name, *arguments, *(c.copy() for c in self.constants))
         return out if self.condition is None else exp.Filter(this=out, expression=exp.Where(this=reference(self.condition)))
 
 
@@ -90,16 +90,16 @@ def composed(node: exp.Expression) -> exp.Expression | None:
     made_of = AGGREGATES[name].composed if name in AGGREGATES else None
     if made_of is None:
         return None
-    given = called.expressions
-    if len(given) != 1:
-        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(given)}")
-    if isinstance(given[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
+    arguments = called.expressions
+    if len(arguments) != 1:
+        raise ArgumentError("sql", name, f"takes 1 argument here, not {len(arguments)}")
+    if isinstance(arguments[0], exp.Distinct | exp.Order | exp.Star | exp.Kwarg):
         refuse(f"{name}(DISTINCT ...)", f"write {name}(x) of one column or expression", node)
-    argument = call(AGGREGATES[name].of, given[0].copy()) if AGGREGATES[name].of else given[0]
+    argument = call(AGGREGATES[name].of, arguments[0].copy()) if AGGREGATES[name].of else arguments[0]
 
-    def of(other: str) -> exp.Expression:
-        made: exp.Expression = call(other, argument.copy())
-        return exp.Filter(this=made, expression=node.expression.copy()) if isinstance(node, exp.Filter) else made
+    def of(function: str) -> exp.Expression:
+        inner: exp.Expression = call(function, argument.copy())
+        return exp.Filter(this=inner, expression=node.expression.copy()) if isinstance(node, exp.Filter) else inner
 
     return made_of(of)
 
@@ -119,38 +119,41 @@ def combined(node: exp.Expression, layer: Layer, *, repeated: bool = False) -> C
     name = str(node.this).lower() if isinstance(node, exp.Anonymous) else node.key
     if not isinstance(node, exp.Anonymous) or set(used(node)) - {"this", "expressions"} or name not in INSIDE:
         refuse(f"{name}()", AGGREGATES.get(name, AggregateFunction()).instead, at, scope.where)
-    given, kind = list(node.expressions), INSIDE[name]
-    distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+    arguments, kind = list(node.expressions), INSIDE[name]
+    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
-        given = list(given[0].expressions)
-    if any(isinstance(a, exp.Order | exp.IgnoreNulls | exp.RespectNulls) for a in given):
+        arguments = list(arguments[0].expressions)
+    if any(isinstance(a, exp.Order | exp.IgnoreNulls | exp.RespectNulls) for a in arguments):
         refuse(f"{name}(... ORDER BY)", "write arg_min(x, y) or a window", at, scope.where)
-    if kind == "count" and not distinct and (not given or (len(given) == 1 and isinstance(given[0], exp.Star))):
+    # count(*) looks at no value: nothing can fail, and nothing is copied
+    if kind == "count" and not distinct and (not arguments or (len(arguments) == 1 and isinstance(arguments[0], exp.Star))):
         return Combined("count", condition=condition)
     if kind == "count_distinct":
         kind, distinct = "count", True
-    wanted = AGGREGATES[name].arguments
-    if len(given) != wanted or isinstance(given[0], exp.Star):
-        refuse(f"{name}()", f"takes {wanted} argument{'s' * (wanted > 1)} here", at, scope.where)
+    # from here on the aggregate has a first argument that is an expression
+    many = AGGREGATES[name].arguments
+    if len(arguments) != many or isinstance(arguments[0], exp.Star):
+        refuse(f"{name}()", f"takes {many} argument{'s' * (many > 1)} here", at, scope.where)
     if kind.startswith("arg_"):
         if distinct:
             refuse(f"{name}(DISTINCT)", "leave DISTINCT out", at, scope.where)
-        return _pair(kind, given, condition, layer, at, repeated=repeated)
-    if kind == "count" and (one := as_one(given[0])) is not None:
+        return _pair(kind, arguments, condition, layer, at, repeated=repeated)
+    if kind == "count" and (one := as_one(arguments[0])) is not None:
         if not distinct:  # a tuple is never NULL
             return Combined("count", condition=condition)
-        given = [one]
-    value = Rewriter(scope)(given[0])
+        arguments = [one]
+    value = Rewriter(scope)(arguments[0])
+    # a window gives one row's value to many rows: its size has to have a bound
     if repeated and kind != "count":
         value = limits.repeated(value, scope.type_of(value), at, scope.where)
-    return _single(name, kind, value, given, distinct, condition, layer, at)
+    return _single(name, kind, value, arguments, distinct, condition, layer, at)
 
 
 def _single(
     name: str,
     kind: str,
     value: exp.Expression,
-    given: list[exp.Expression],
+    arguments: list[exp.Expression],
     distinct: bool,
     condition: Column | None,
     layer: Layer,
@@ -159,6 +162,7 @@ def _single(
     """Return an aggregate of one value."""
     scope = layer.rows.scope
     sql_type = scope.type_of(value)
+    # a NULL that is written out has a type of its own, for which no aggregate is listed
     if sql_type == '"NULL"':
         value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
     if kind in ("bool_and", "bool_or", "count_if"):
@@ -171,25 +175,29 @@ def _single(
         if distinct and not comparable(sql_type):
             refuse("count(DISTINCT)", f"values of {sql_type} may be equal without being the same; CAST it", at, scope.where)
         return Combined("count", (layer.add(canonical(value, sql_type)),), distinct=distinct, condition=condition)
+    # what comes out is one of the values: equal ones must be the same value, or chance would choose
     if AGGREGATES[kind].picks:
         if not comparable(sql_type):
             refuse(f"{name}()", f"not defined here for {sql_type}; CAST it", at, scope.where)
         column = layer.add(canonical(value, sql_type))
         if kind == "mode":
             return Combined("list", (column,), distinct=distinct, condition=condition, after=_of_list("mode"))
-        constants = (_fraction(name, given[1], at, scope.where),) if kind == "quantile_disc" else ()
+        constants = (_fraction(name, arguments[1], at, scope.where),) if kind == "quantile_disc" else ()
         return Combined(kind, (column,), constants, distinct and not AGGREGATES[kind].idempotent, condition)
     if sql_type == "BOOLEAN" and kind in ("sum", "avg"):
         value, sql_type = try_cast(value, "INTEGER"), "INTEGER"
+    # from here on the value is calculated with
     if not is_number(sql_type):
         refuse(f"{name}()", f"needs a number, not {sql_type}; CAST it", at, scope.where)
+    # exact sums do not depend on the order of rows, so DuckDB adds them up itself
     if sql_type in INTEGERS and kind in ("sum", "avg"):
         return Combined(kind, (layer.add(try_cast(value, "BIGINT")),), (), distinct, condition)
     if kind == "sum" and (decimal_width(sql_type) or 99) <= WIDEST_SUM:
         return Combined(kind, (layer.add(value),), (), distinct, condition)
+    # the rest is floating point: brought into range, and taken of a sorted list where the order of terms would show
     column = layer.add(_in_range(value, sql_type))
     if kind in ("median", "quantile_cont"):
-        fraction = _fraction(name, given[1], at, scope.where) if kind == "quantile_cont" else exp.Literal.number("0.5")
+        fraction = _fraction(name, arguments[1], at, scope.where) if kind == "quantile_cont" else exp.Literal.number("0.5")
         return Combined("quantile_cont", (column,), (fraction,), distinct, condition)
     return Combined("list", (column,), (), distinct, condition, _of_list(kind))
 
@@ -203,11 +211,12 @@ def _in_range(value: exp.Expression, sql_type: str) -> exp.Expression:
 
 
 def _pair(
-    kind: str, given: list[exp.Expression], condition: Column | None, layer: Layer, at: exp.Expression, *, repeated: bool
+    kind: str, arguments: list[exp.Expression], condition: Column | None, layer: Layer, at: exp.Expression, *, repeated: bool
 ) -> Combined:
     """Return ``arg_min(x, y)``: x of the least pair (y, x) that has both."""
     scope = layer.rows.scope
-    values = [Rewriter(scope)(a) for a in given]
+    values = [Rewriter(scope)(a) for a in arguments]
+    # both are compared: the least pair must be one pair, whatever the order of rows
     types = [scope.type_of(v) for v in values]
     for sql_type in types:
         if not comparable(sql_type):
@@ -219,12 +228,12 @@ def _pair(
     known = [exp.Not(this=exp.Is(this=paren(v.copy()), expression=exp.Null())) for v in values]
     column = layer.add(only_if(exp.and_(*known), pair))
     return Combined(
-        kind[-3:], (column,), (), False, condition, lambda found: call("struct_extract", found, exp.Literal.string("x"))
+        kind[-3:], (column,), (), False, condition, lambda pair: call("struct_extract", pair, exp.Literal.string("x"))
     )
 
 
 def _of_list(kind: str) -> Callable[[exp.Expression], exp.Expression]:
-    return lambda found: call("list_aggregate", call("list_sort", found), exp.Literal.string(kind))
+    return lambda values: call("list_aggregate", call("list_sort", values), exp.Literal.string(kind))
 
 
 def _fraction(name: str, node: exp.Expression, at: exp.Expression, where: str) -> exp.Expression:

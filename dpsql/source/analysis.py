@@ -227,6 +227,7 @@ def analyse(
         except (UnsupportedQuery, ArgumentError, NotProtected) as error:
             if not local:
                 raise
+            # what is not row by row may still be unit-local
             first = error
         try:
             return run(LocalAnalysis)
@@ -234,8 +235,8 @@ def analyse(
             # with a unit it would be refused all the same: then that is what is wrong with it
             try:
                 run(LocalAnalysis, lambda table: catalog.columns(table)[0].name)
-            except (UnsupportedQuery, ArgumentError) as other:
-                if str(other) == str(first):
+            except (UnsupportedQuery, ArgumentError) as again:
+                if str(again) == str(first):
                     raise first from None
             raise without from None
     except RecursionError:
@@ -256,6 +257,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
     database, schema = analysis.home
     cursor = catalog.cursor
     view = View(((database, schema),))
+    # a text is a name, or a query; of a name the query is made here, and there is nothing to agree about
     named = _named(catalog, text, database, schema)
     spelled = plainly(text)
     tree = analysis.text(spelled) if named is None else exp.Select(expressions=[exp.Star()]).from_(_reference(named))
@@ -264,13 +266,16 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         agree(cursor, spelled, tree)
     for position in relation.unnamed:
         raise ArgumentError("source", render(tree.selects[position]), "this expression has no name: give it one with AS")
+    # what the text reads is known only now that all of its relations were visited
     table = analysis.table
     if table is None or not relation.protected:
         analysis.nothing_protected()
+    # numbers of rows are for joins with public rows, and rows of linked tables have none
     if not analysis.public or analysis.lineages:
         analysis.carried.drop_numbers()
     narrow(relation.select)
     sql = render(relation.select)
+    # the generated SQL is checked as if a stranger had written it
     walk = UnitLocal(table, analysis.carried.unit or "", analysis.lineages)
     if analysis.local:
         check_local(catalog, sql, analysis.probe(relation.select), [*analysis.read, *analysis.public], walk)
@@ -278,10 +283,11 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         linked = walk if analysis.lineages else None
         check(catalog, sql, analysis.probe(relation.select), analysis.read, analysis.public, linked)
     rehearse(catalog, relation.select, analysis.leaves)
+    # the columns are described without the net below: a TRY changes no type
     described, total = catalog.describe(sql), guarded(relation.select)
     theirs = None if analysis.local else of_units(total)
     sql = render(total, own=True)
-    found = tuple(
+    outputs = tuple(
         OutputColumn(d.name, d.sql_type, c.origin, c.nullable, _views(c, table.database), c.home)
         for d, c in zip(described, relation.columns, strict=False)
     )
@@ -290,7 +296,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         canonical=_canonical(tree, analysis, table.database) if named is None else _canonical_name(named, table.database),
         table=table,
         sql=sql,
-        columns=found,
+        columns=outputs,
         filtered=analysis.filtered or analysis.local or bool(analysis.lineages),
         public_tables=tuple(analysis.public),
         unit=UNIT if analysis.carried.unit is not None else None,
@@ -363,20 +369,20 @@ def relation_columns(
 
 def _named(catalog: Catalog, text: str, database: str, schema: str) -> TableId | None:
     """Return the relation that the whole text names; None if the text is (or should be) a query."""
-    found = tokens(text)
-    if len(found) > 1 and found[0].token_type in QUERY:
+    read = tokens(text)
+    if len(read) > 1 and read[0].token_type in QUERY:
         return None
     entry = _entry(catalog, text, database, schema)
     named = entry.table if entry is not None else _file(text)
-    if named is None and (_parts(text) or not found or _is_words(found)):
+    if named is None and (_parts(text) or not read or _is_words(read)):
         raise _missing(catalog, text, database, schema)
     return named
 
 
-def _is_words(found: Sequence[Token]) -> bool:
+def _is_words(read: Sequence[Token]) -> bool:
     """Whether a text is words none of which begins a query: a table name with blanks, then, and not a statement."""
-    return all(token.text.isidentifier() and token.token_type not in QUERY for token in found) and (
-        found[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER)  # no statement begins with one
+    return all(token.text.isidentifier() and token.token_type not in QUERY for token in read) and (
+        read[0].token_type in (TokenType.VAR, TokenType.IDENTIFIER)  # no statement begins with one
     )
 
 
@@ -406,9 +412,9 @@ def _parts(text: str) -> list[str]:
     >>> _parts('main."a.b"'), _parts("a b"), _parts("a.b.c.d"), _parts("order")
     (['main', 'a.b'], [], [], ['order'])
     """
-    found = tokens(text)
-    words, dots = found[0::2], found[1::2]
-    if len(found) not in (1, 3, 5) or any(t.token_type != TokenType.DOT for t in dots):
+    read = tokens(text)
+    words, dots = read[0::2], read[1::2]
+    if len(read) not in (1, 3, 5) or any(t.token_type != TokenType.DOT for t in dots):
         return []
     if any(t.token_type in (TokenType.STRING, TokenType.NUMBER) or not (t.text[:1].isalpha() or t.text[:1] == "_") for t in words
            if t.token_type != TokenType.IDENTIFIER):
@@ -419,9 +425,9 @@ def _parts(text: str) -> list[str]:
 def _file(text: str) -> TableId | None:
     """Return the file that the text names, with or without quotes; None if it does not look like one."""
     path = text.strip()
-    found = tokens(text)
-    if len(found) == 1 and found[0].token_type == TokenType.STRING:
-        path = found[0].text
+    read = tokens(text)
+    if len(read) == 1 and read[0].token_type == TokenType.STRING:
+        path = read[0].text
     elif "(" in path or not path.lower().endswith(FILE_ENDINGS):
         return None
     return file_table(path, repr(path))

@@ -69,6 +69,7 @@ def check(
     tables = [*own, *public]
     if walk is not None:
         walk.check(tree["statements"][0])
+    # each table once, and each public one under DISTINCT ON: a second reading would repeat rows
     if distinct != len(public) or read != Counter(t.text if not t.is_file else "read_parquet()" for t in tables):
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
     plan = _plan(catalog, probe, plan_text)
@@ -102,6 +103,7 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
     walk.check(tree["statements"][0])
     if walk.read != {t.text if not t.is_file else "read_parquet()" for t in tables}:
         raise UnsupportedQuery("the rewritten source", "DuckDB reads other tables in it")
+    # the parse tree has shown whose rows meet; what is computed of them shows in the calls, and in the plan
     names = set(ALWAYS_CHECKED) | LOCAL_CHECKED
     for node in nodes(tree["statements"]):
         kind = node.get("class")
@@ -111,8 +113,10 @@ def check_local(catalog: Catalog, sql: str, probe: str, tables: Sequence[TableId
             names.add(str(node["function_name"]))
             if str(node["function_name"]).lower() == "list_aggregate":
                 _check_list_aggregate(node)
+            # an order of arguments depends on ties, which other people's rows may turn
             if (node.get("order_bys") or {}).get("orders") or node.get("arg_orders"):
                 raise UnsupportedQuery(str(node["function_name"]), "its arguments are not ordered here")
+    # the binder has added casts and joins by now, which the text does not show
     for node in nodes(_without_lists(_plan(catalog, probe, plan_text))):
         kind = node.get("type")
         if isinstance(kind, str) and kind.startswith("LOGICAL_"):

@@ -136,41 +136,42 @@ def type_of(node: Node) -> str:
 
 def _check_comparison(node: Node, symbol: str) -> None:
     """Refuse a comparison of values that are not of one comparable type."""
-    found = list(dict.fromkeys(kind for kind in map(type_of, children_of(node)) if kind != "NULL"))
+    types = list(dict.fromkeys(kind for kind in map(type_of, children_of(node)) if kind != "NULL"))
     name = symbol.removeprefix("COMPARE_").replace("_", " ")
-    if len(found) > 1:
-        raise UnsupportedQuery(f"a comparison ({name})", f"it compares {' with '.join(found)}; {_ADVICE}")
-    if found and family(found[0]) not in COMPARABLE:
-        raise UnsupportedQuery(f"a comparison ({name})", f"values of {found[0]} are not compared in a source; {_ADVICE}")
+    if len(types) > 1:
+        raise UnsupportedQuery(f"a comparison ({name})", f"it compares {' with '.join(types)}; {_ADVICE}")
+    if types and family(types[0]) not in COMPARABLE:
+        raise UnsupportedQuery(f"a comparison ({name})", f"values of {types[0]} are not compared in a source; {_ADVICE}")
 
 
 def _check_function(node: Node) -> set[str]:
     """Refuse a function, or an operator that is one, whose name with these types is not listed."""
-    name, given = name_of(node), children_of(node)
-    types = [type_of(child) for child in given]
+    name, arguments = name_of(node), children_of(node)
+    types = [type_of(child) for child in arguments]
     spec = BOUND.get(name)
     if spec is not None:
-        good = _matches(spec, given, types)
+        good = _matches(spec, arguments, types)
     elif name == "decode":
-        good = len(given) == 1 and name_of(given[0]) == "encode"
+        good = len(arguments) == 1 and name_of(arguments[0]) == "encode"
     else:
-        good = _arithmetic(name, node, given, types)
+        good = _arithmetic(name, node, arguments, types)
     if not good:
         raise UnsupportedQuery(f"{name}({', '.join(types)})", f"not on the list of what a source may compute; {_ADVICE}")
     return {name}
 
 
-def _matches(spec: Function, given: Sequence[Node], types: Sequence[str]) -> bool:
+def _matches(spec: Function, arguments: Sequence[Node], types: Sequence[str]) -> bool:
     kinds = spec.kinds_of(len(types))
     if len(types) > len(kinds) or len(types) < min(spec.least, len(kinds)):
         return False
-    for kind, child, sql_type in zip(kinds, given, types, strict=False):
+    for kind, child, sql_type in zip(kinds, arguments, types, strict=False):
         # a collated text may be encoded: that is how it loses its collation
         plain = sql_type.split(" COLLATE ")[0] if spec is BOUND["encode"] else sql_type
         if sql_type != "NULL" and family(plain) not in KINDS[kind]:
             return False
         if kind in CONSTANTS and not _is_constant(child):
             return False
+    # values that are compared are of one type, or the binder would cast one of them
     if "c" in spec.kinds and len({t for t in types if t != "NULL"}) > 1:
         return False
     return not ("k" in spec.kinds and len(types) == 2 and types[1] != "NULL" and types[0] != f"{types[1]}[]")
@@ -189,16 +190,17 @@ def name_of(node: Node) -> str:
     return str(node.get("name") or (node.get("qname") or {"path": [""]})["path"][-1])
 
 
-def _arithmetic(name: str, node: Node, given: Sequence[Node], types: Sequence[str]) -> bool:
+def _arithmetic(name: str, node: Node, operands: Sequence[Node], types: Sequence[str]) -> bool:
     """Return whether an operator on these types can neither overflow nor fail."""
     if len(types) == 1:  # the sign
-        number = family(types[0]) in (*FLOATS, "DECIMAL") or (types[0] == "HUGEINT" and _from_64_bits(given[0]))
-        return name == "-" and (number or (types[0] in (*INTEGERS, *WIDE) and _is_constant(given[0])))
+        number = family(types[0]) in (*FLOATS, "DECIMAL") or (types[0] == "HUGEINT" and _from_64_bits(operands[0]))
+        return name == "-" and (number or (types[0] in (*INTEGERS, *WIDE) and _is_constant(operands[0])))
     if len(types) != 2:
         return False
     left, right = types
+    # dates are moved by constants alone, inside of the years where nothing overflows
     if left in TEMPORAL:
-        constant = _is_constant(given[1])
+        constant = _is_constant(operands[1])
         if right == "INTERVAL":
             return name in ("+", "-") and constant
         days = left == "DATE" and right == "INTEGER" and constant
@@ -206,10 +208,11 @@ def _arithmetic(name: str, node: Node, given: Sequence[Node], types: Sequence[st
     if left != right and not (decimal_width(left) is not None and decimal_width(right) is not None):
         return False
     if left == "HUGEINT":
-        return name in WIDE_ARITHMETIC and all(map(_from_64_bits, given))
+        return name in WIDE_ARITHMETIC and all(map(_from_64_bits, operands))
     if left in FLOATS:
         return name in FLOAT_ARITHMETIC
-    room, sides = digits(type_of(node)), [_digits_of(child) for child in given]
+    # DECIMALs: the result's type must hold every digit, whatever the values are
+    room, sides = digits(type_of(node)), [_digits_of(child) for child in operands]
     if name not in DECIMAL_ARITHMETIC or room is None or sides[0] is None or sides[1] is None:
         return False
     before, after = decimal_result(name, sides[0], sides[1])
@@ -223,8 +226,8 @@ def _digits_of(node: Node) -> tuple[int, int] | None:
     type has either. (What does not fit is NULL, or the conversion is refused by itself.)
     """
     own = digits(type_of(node))
-    if node.get("type") == "OPERATOR_CAST" and (found := _digits_of(children_of(node)[0])) is not None:
-        return (min(found[0], own[0]), found[1]) if own is not None and own[1] >= found[1] else found
+    if node.get("type") == "OPERATOR_CAST" and (converted := _digits_of(children_of(node)[0])) is not None:
+        return (min(converted[0], own[0]), converted[1]) if own is not None and own[1] >= converted[1] else converted
     if own is not None and node.get("expression_class") == "BOUND_CONSTANT" and not _is_null(node):
         return max(len(str(abs(_whole(node["value"]["value"])))) - own[1], 0), own[1]
     return own
@@ -238,8 +241,8 @@ def _from_64_bits(node: Node) -> bool:
         return _is_null(node) or abs(_whole(node["value"]["value"])) < 2**64
     if node.get("type") == "CASE_EXPR":  # a divisor that is not zero
         branches = [check["then_expr"] for check in node["case_checks"]]
-        other = node.get("else_expr")
-        return all(map(_from_64_bits, branches)) and (other is None or _is_null(other))
+        otherwise = node.get("else_expr")
+        return all(map(_from_64_bits, branches)) and (otherwise is None or _is_null(otherwise))
     return False
 
 
@@ -261,12 +264,14 @@ def _check_cast(catalog: Catalog, node: Node) -> None:
     """
     child = children_of(node)[0]
     source, target = type_of(child), type_text(node["return_type"])
+    # DuckDB 1 and 2 note it in different places
     if node.get("try_cast") or (node.get("function_data") or {}).get("try_cast"):
         if not try_cast_is_listed(source, target):
             raise UnsupportedQuery(f"CAST of {source} to {target}", "not on the list of what a source may compute")
         return
     if cast_is_safe(source, target):
         return
+    # a constant is converted once, and fails for everybody or for nobody: it is tried here
     constant = _constant(child)
     if constant is not None:
         _check_constant(catalog, constant, node["return_type"])
@@ -299,12 +304,12 @@ def _check_constant(catalog: Catalog, constant: tuple[str, str], target: Node) -
     sql, text = constant
     if sql == "NULL":
         return
-    wanted = type_text(target)
+    sql_type = type_text(target)
     row: tuple[Any, ...] | None = None
-    if family(wanted) in COMPARABLE or wanted == "INTERVAL":
+    if family(sql_type) in COMPARABLE or sql_type == "INTERVAL":
         try:
-            row = catalog.cursor.execute(f"SELECT TRY_CAST({sql} AS {wanted}) IS NOT NULL", [text]).fetchone()
+            row = catalog.cursor.execute(f"SELECT TRY_CAST({sql} AS {sql_type}) IS NOT NULL", [text]).fetchone()
         except duckdb.Error:
             row = None
     if not row or not row[0]:
-        raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {wanted}; write one of that type")
+        raise UnsupportedQuery(f"the constant {text!r}", f"it can't be converted to {sql_type}; write one of that type")

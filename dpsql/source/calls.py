@@ -74,6 +74,7 @@ class Calls:
             return self.rewrite(node.expressions[0])  # every expression of a source stands in a TRY already
         if name == TOGETHER:
             return together([self.rewrite(argument) for argument in node.expressions], self.scope, at)
+        # the lists decide: what is not on them is refused, whatever it does
         spec = FUNCTIONS.get(name)
         if spec is None:
             kind = shipped_kinds().get(name, "unknown")
@@ -86,23 +87,26 @@ class Calls:
         for key in used(node):
             if key not in ("this", "expressions"):
                 refuse(f"{name}() with {key.upper().replace('_', ' ')}", _NOT_LISTED, node, self.scope.where)
-        given = node.expressions
-        kinds = spec.kinds_of(len(given))
-        if not spec.takes(len(given)):
+        arguments = node.expressions
+        kinds = spec.kinds_of(len(arguments))
+        if not spec.takes(len(arguments)):
             refuse(f"{name}()", f"takes {spec.least} to {len(spec.kinds)} arguments here", at, self.scope.where)
-        if spec.unit and given[0].is_string and given[0].name.lower() not in NAMED_FIRST[spec.unit]:
-            refuse(f"{name}('{given[0].name}')", f"the parts are {sorted(NAMED_FIRST[spec.unit])!r}", at, self.scope.where)
+        if spec.unit and arguments[0].is_string and arguments[0].name.lower() not in NAMED_FIRST[spec.unit]:
+            refuse(f"{name}('{arguments[0].name}')", f"the parts are {sorted(NAMED_FIRST[spec.unit])!r}", at, self.scope.where)
         if name == "mod":
-            return self.arithmetic(exp.Mod(this=given[0].copy(), expression=given[1].copy()))
-        part = given[0].name.lower() if spec.unit == "part" else ""
-        values = [self._argument(name, k, a, part) for k, a in zip(kinds, given, strict=False)]
+            return self.arithmetic(exp.Mod(this=arguments[0].copy(), expression=arguments[1].copy()))
+        # parts of a date need a date, parts of a clock take a time of day too
+        part = arguments[0].name.lower() if spec.unit == "part" else ""
+        values = [self._argument(name, k, a, part) for k, a in zip(kinds, arguments, strict=False)]
         if spec.kinds == "stt":  # a date next to a timestamp: within the guarded years the conversion can't fail
             types = [self.scope.type_of(v) for v in values[1:]]
             if sorted(types) == ["DATE", "TIMESTAMP"]:
                 values[1:] = [try_cast(v, "TIMESTAMP") if t == "DATE" else v for v, t in zip(values[1:], types, strict=True)]
+        # all arguments are guarded from here on
         out = self._written(name, values, at)
         if spec.total:
             declare_call(out, values[-1], spec.total, self.scope.type_of)
+        # a bad pattern or format fails while it is prepared, where no TRY catches it
         if "s" in spec.kinds and "r" not in spec.kinds and not spec.unit:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out
@@ -140,9 +144,9 @@ class Calls:
         if sql_type in TEMPORAL:
             if kind == "b":
                 return value
-            found = guard_temporal(value, sql_type)
-            declare_guarded(found, value, sql_type, self.scope.column_type)
-            return found
+            guarded = guard_temporal(value, sql_type)
+            declare_guarded(guarded, value, sql_type, self.scope.column_type)
+            return guarded
         if sql_type == "TIME" and kind == "v" and (not part or part in CLOCK):
             return value
         return refuse(f"{name}()", f"needs a DATE or TIMESTAMP, not {sql_type}; CAST it", node, self.scope.where)
@@ -152,8 +156,8 @@ class Calls:
         right_kind = isinstance(inner, exp.Literal) and inner.is_string == (kind == "s")
         if right_kind and (kind == "s" or (inner.name.isdigit() and int(inner.name) <= LARGEST_LITERAL)):
             return node.copy()
-        wanted = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
-        return refuse(f"{name}()", f"this argument must be {wanted}, written out", node, self.scope.where)
+        needed = "a string" if kind == "s" else f"a whole number up to {LARGEST_LITERAL}"
+        return refuse(f"{name}()", f"this argument must be {needed}, written out", node, self.scope.where)
 
     def _try_constants(self, name: str, values: Sequence[exp.Expression], kinds: str, at: exp.Expression) -> None:
         """Run a call with its constants once, on values that are nobody's: a bad pattern or format fails here, for everybody."""
@@ -162,10 +166,11 @@ class Calls:
             return
         sql_type = self.scope.type_of(values[place])
         samples = _SAMPLES.get(sql_type, _SAMPLES[TEXT])
-        given = [exp.Column(this=exp.to_identifier("v")) if k not in CONSTANTS else v for k, v in zip(kinds, values, strict=False)]
+        column = exp.Column(this=exp.to_identifier("v"))
+        inputs = [v if k in CONSTANTS else column.copy() for k, v in zip(kinds, values, strict=False)]
         listed = ", ".join(("NULL", *samples))
         try:
-            tried = render(self._written(name, given, at))
+            tried = render(self._written(name, inputs, at))
             query = f"SELECT {tried} FROM (SELECT system.main.unnest([{listed}]) AS v)"  # noqa: S608 -- rendered tree
             self.scope.catalog.run(query)
         except duckdb.Error as error:
@@ -223,21 +228,21 @@ class Calls:
 
     # -- calls that are written otherwise ---------------------------------------------------------------------------------
 
-    def _written(self, name: str, given: list[exp.Expression], at: exp.Expression) -> exp.Expression:
+    def _written(self, name: str, arguments: list[exp.Expression], at: exp.Expression) -> exp.Expression:
         """Return the call; functions that are macros in some version, or total only in another form, are written out."""
-        if name == "abs" and (kind := self.scope.type_of(given[0])) not in FLOATS and not decimal_width(kind):
+        if name == "abs" and (kind := self.scope.type_of(arguments[0])) not in FLOATS and not decimal_width(kind):
             if kind not in INTEGERS:
                 refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
-            return try_cast(call("abs", try_cast(given[0], "HUGEINT")), kind)
-        if name.startswith("regexp_") and "\\C" in given[1].name:
+            return try_cast(call("abs", try_cast(arguments[0], "HUGEINT")), kind)
+        if name.startswith("regexp_") and "\\C" in arguments[1].name:
             refuse(f"{name}()", "no \\C in a pattern: it cuts letters into bytes, which are no text any more", at, self.scope.where)
-        if name == "regexp_replace" and "\\" in given[2].name:
+        if name == "regexp_replace" and "\\" in arguments[2].name:
             refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
         syntax = FUNCTIONS[name].syntax
-        return call(name, *given) if syntax is None else syntax(given)
+        return call(name, *arguments) if syntax is None else syntax(arguments)
 
 
 def _is_made(value: exp.Expression) -> bool:
     """Whether a value is a text that a function made, and so short."""
-    found = FUNCTIONS.get(value.this) if isinstance(value, exp.Anonymous) else None
-    return found is not None and found.text
+    function = FUNCTIONS.get(value.this) if isinstance(value, exp.Anonymous) else None
+    return function is not None and function.text

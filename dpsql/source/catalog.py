@@ -112,7 +112,7 @@ class Catalog:
         self._foreign = foreign
         self.seen = seen
         self._functions = functions or Functions()
-        self._found: tuple[frozenset[str], frozenset[str]] | None = None
+        self._function_lists: tuple[frozenset[str], frozenset[str]] | None = None
         self._described: dict[str, list[Described]] = {}
         self._named: dict[tuple[str, str], list[Row]] = {}
         self.asked_types = False
@@ -122,12 +122,12 @@ class Catalog:
 
     def find(self, database: str, schema: str, name: str) -> Entry | None:
         """Return the table or view of this name, compared as DuckDB does."""
-        wanted = (fold(database), fold(schema), fold(name))
-        for found in (one for kind in _FIND for one in self.entries(name, kind)):  # a schema has one table or view of a name
-            if tuple(fold(part) for part in found[:3]) == wanted:
-                _forbid_system(*found[:3], internal=found[5])
-                self._forbid_foreign(TableId(*found[:3]))
-                return Entry(TableId(*found[:3]), found[3] == "view", found[4] or "")
+        place = (fold(database), fold(schema), fold(name))
+        for row in (one for kind in _FIND for one in self.entries(name, kind)):  # a schema has one table or view of a name
+            if tuple(fold(part) for part in row[:3]) == place:
+                _forbid_system(*row[:3], internal=row[5])
+                self._forbid_foreign(TableId(*row[:3]))
+                return Entry(TableId(*row[:3]), row[3] == "view", row[4] or "")
         return None
 
     def _forbid_foreign(self, table: TableId) -> None:
@@ -160,11 +160,11 @@ class Catalog:
 
     def look_up(self, names: Iterable[str], kind: str = "table") -> None:
         """Look tables, or views, of these names up at once, and the keys of all when one is asked for; a statement takes time."""
-        wanted = [name for name in dict.fromkeys(map(fold, names)) if (name, kind) not in self._named]
-        if not wanted:
+        unknown = [name for name in dict.fromkeys(map(fold, names)) if (name, kind) not in self._named]
+        if not unknown:
             return
-        rows = sorted(_rows(self.cursor, _FIND[kind], {"names": wanted}), key=repr)
-        self._named.update({(name, kind): [row for row in rows if fold(row[2]) == name] for name in wanted})
+        rows = sorted(_rows(self.cursor, _FIND[kind], {"names": unknown}), key=repr)
+        self._named.update({(name, kind): [row for row in rows if fold(row[2]) == name] for name in unknown})
 
     def looked_up(self) -> dict[tuple[str, str], list[Row]]:
         """Return what was found of every name and kind that was asked for."""
@@ -184,19 +184,19 @@ class Catalog:
             _forbid_system(*parts, internal=False)
             return self.find(*parts)
         _forbid_system("", parts[0], parts[1], internal=fold(parts[0]) in SYSTEM_DATABASES)
-        found = [self.find(homes[0][0], parts[0], parts[1]), self.find(parts[0], "main", parts[1])]
-        if all(found) and found[0] != found[1]:
+        meanings = [self.find(homes[0][0], parts[0], parts[1]), self.find(parts[0], "main", parts[1])]
+        if all(meanings) and meanings[0] != meanings[1]:
             refuse(".".join(parts), "it names a schema and a database; write database.schema.table")
-        return found[0] or found[1]
+        return meanings[0] or meanings[1]
 
     def near(self, name: str, homes: Iterable[tuple[str, str]]) -> str:
         """Return a question for the table or view whose name is nearly this one, empty where there is none."""
-        there: list[str] = []
+        existing: list[str] = []
         with suppress(duckdb.Error):  # it is advice
             for home in homes:
-                there += [str(found) for (found,) in self.cursor.execute(_NAMES, [*home, *home]).fetchall()]
-        found = difflib.get_close_matches(name.lower(), [one.lower() for one in there], 1, 0.6)
-        return f" (did you mean {next(one for one in there if one.lower() == found[0])!r}?)" if found else ""
+                existing += [str(shown) for (shown,) in self.cursor.execute(_NAMES, [*home, *home]).fetchall()]
+        close = difflib.get_close_matches(name.lower(), [one.lower() for one in existing], 1, 0.6)
+        return f" (did you mean {next(one for one in existing if one.lower() == close[0])!r}?)" if close else ""
 
     def describe(self, query: str) -> list[Described]:
         """Return the columns of a SELECT; it is bound, not run.
@@ -237,8 +237,8 @@ class Catalog:
         plan = json.loads(row[0]) if row else {"error": True}
         if plan.get("error"):
             raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
-        found = plan["plans"][0]["expressions"]
-        self._collated[table] = {str(node["alias"]) for node in found if is_collated(node["return_type"])}
+        listed = plan["plans"][0]["expressions"]
+        self._collated[table] = {str(node["alias"]) for node in listed if is_collated(node["return_type"])}
         return self._collated[table]
 
     def keys(self, table: TableId) -> list[list[str]]:
@@ -249,10 +249,10 @@ class Catalog:
             same = {one for one in beside if (one.database, one.schema) == home} - self._keys.keys() | {table}
             where = {"database": table.database, "schema": table.schema, "names": [one.name for one in same]}
             rows = _rows(self.cursor, _KEYS, where)
-            for one in same:
-                own = [row for row in rows if row[0] == one.name]
+            for sibling in same:
+                own = [row for row in rows if row[0] == sibling.name]
                 listed = [index_columns(str(sql or "")) if names is None else list(names) for _, names, sql in own]
-                self._keys[one] = [key for key in listed if key]
+                self._keys[sibling] = [key for key in listed if key]
         return self._keys[table]
 
     def single_keys(self, table: TableId) -> dict[str, str]:
@@ -285,9 +285,9 @@ class Catalog:
         rows = _rows(self.cursor, _ENUMS, {})
         places = homes if len(parts) == 1 else [(homes[0][0], parts[0])] if len(parts) == 2 else [(parts[0], parts[1])]
         for home in places:
-            wanted = (fold(home[0]), fold(home[1]), fold(parts[-1]))
+            place = (fold(home[0]), fold(home[1]), fold(parts[-1]))
             for row in rows:
-                if tuple(fold(part) for part in row[:3]) == wanted and row[3]:
+                if tuple(fold(part) for part in row[:3]) == place and row[3]:
                     return [str(label) for label in row[3]]
         return None
 
@@ -296,9 +296,9 @@ class Catalog:
         return min(self._listed()[0] & {name.lower() for name in names}, default=None)
 
     def _listed(self) -> tuple[frozenset[str], frozenset[str]]:
-        if self._found is None:
-            self._found = self._functions.listed(self.cursor)
-        return self._found
+        if self._function_lists is None:
+            self._function_lists = self._functions.listed(self.cursor)
+        return self._function_lists
 
     def check_functions(self, *, again: bool = False) -> None:
         """Refuse a database in which dpsql's own statements would call functions that are not DuckDB's.
@@ -310,11 +310,11 @@ class Catalog:
         UnsupportedQuery
         """
         if again:
-            self._found = None
-        found = min(self._listed()[1], default=None)
-        if found is not None:
+            self._function_lists = None
+        changed = min(self._listed()[1], default=None)
+        if changed is not None:
             raise UnsupportedQuery(
-                f"function {found!r}",
+                f"function {changed!r}",
                 "a function that was registered in this process gives it another meaning, in dpsql's own statements too; register "
                 "it under another name, and open the database anew (con.remove_function takes DuckDB's own away as well)",
             )
@@ -362,7 +362,7 @@ def generated_columns(sql: str) -> frozenset[str]:
     >>> sorted(generated_columns('CREATE TABLE t(a INTEGER, "g h" INTEGER GENERATED ALWAYS AS((a + 1)), PRIMARY KEY(a));'))
     ['g h']
     """
-    found: set[str] = set()
+    generated: set[str] = set()
     depth, column, previous = 0, "", ""
     for token in tokens(sql):
         if token.token_type == TokenType.L_PAREN:
@@ -372,9 +372,9 @@ def generated_columns(sql: str) -> frozenset[str]:
         elif depth == 1 and previous in ("(", ","):
             column = token.text
         elif depth == 1 and token.text.upper() == "ALWAYS" and previous.upper() == "GENERATED":
-            found.add(fold(column))
+            generated.add(fold(column))
         previous = token.text
-    return frozenset(found)
+    return frozenset(generated)
 
 
 def file_table(path: str, construct: str) -> TableId:

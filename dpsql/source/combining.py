@@ -48,20 +48,20 @@ def _finder(known: dict[str, exp.Expression], scope: Scope) -> Callable[[exp.Exp
 
 def is_unit(node: exp.Expression, scope: Scope) -> bool:
     """Return whether an expression is the privacy unit of its row."""
-    found = plain(node, scope)
-    return found is not None and found[1].unit
+    resolved = plain(node, scope)
+    return resolved is not None and resolved[1].unit
 
 
 def orphaned(node: exp.Expression, scope: Scope) -> bool:
     """Return whether rows of the unit NULL may have several values of a column."""
-    found = plain(node, scope)
-    return found is not None and found[1].orphans
+    resolved = plain(node, scope)
+    return resolved is not None and resolved[1].orphans
 
 
 def tells_unit(node: exp.Expression, scope: Scope) -> bool:
     """Return whether rows with one value of an expression are rows of one unit: the unit itself, or a key that is never NULL."""
-    found = plain(node, scope)
-    return found is not None and found[1].tells_unit
+    resolved = plain(node, scope)
+    return resolved is not None and resolved[1].tells_unit
 
 
 def same_key(left: Column, right: Column) -> bool:
@@ -106,15 +106,18 @@ def grouped(
             mark = signature(node, rows.scope)
             if mark not in calls:
                 calls[mark] = combined(node, below)
+    # grouped by the unit alone, a unit is one row; where orphans are kept, that of NULL may be several
     alone = rows.unit is not None and all(c.unit and not c.orphans for c in columns)
     over = below.close(one=rows.unit is not None and alone)
+    # above: keys and aggregates of columns, which cannot fail
     group = Layer(over)
     for column in columns:
         group.listed.append((replace(column, unique=column.unique or len(columns) == 1), group.reference(column, over), None))
-    made = {m: group.add(c.written(lambda column: group.reference(column, over))) for m, c in calls.items()}
+    combinations = {m: group.add(c.written(lambda column: group.reference(column, over))) for m, c in calls.items()}
     select = group.select()
     by = [group.reference(column, over) for column in columns]
     if over.unit is not None:
+        # the unit is a key whatever the text says: a group holds rows of one person
         by = [over.unit.copy(), *by]
     if by:
         select.set("group", exp.Group(expressions=by))
@@ -122,23 +125,24 @@ def grouped(
         refuse("GROUP BY", "it has no key", trees[0] if trees else None, where)
     select.meta[COMBINING] = True
     out = group.close(select)
-    out, made = _after(out, {m: (made[m], calls[m]) for m in made})
-    known |= {m: _name(c) for m, c in made.items()}
-    found = [substituted(tree, _finder(known, rows.scope)) for tree in trees]
-    for tree in found:
+    # what is computed of an aggregate can fail again, and gets its layer
+    out, combinations = _after(out, {m: (combinations[m], calls[m]) for m in combinations})
+    known |= {m: _name(c) for m, c in combinations.items()}
+    outputs = [substituted(tree, _finder(known, rows.scope)) for tree in trees]
+    for tree in outputs:
         for column in tree.find_all(exp.Column):
             if not own(column):
                 refuse(f"column {column.name!r}", "it has to stand after GROUP BY or inside of an aggregate", column, where)
-    return out, found
+    return out, outputs
 
 
-def _after(rows: Rows, made: dict[str, tuple[Column, Combined]]) -> tuple[Rows, dict[str, Column]]:
+def _after(rows: Rows, combinations: dict[str, tuple[Column, Combined]]) -> tuple[Rows, dict[str, Column]]:
     """Compute what follows an aggregate, in a layer of its own: it stands in a TRY there."""
-    plain_ones = {mark: column for mark, (column, _) in made.items()}
-    if all(call.after is None for _, call in made.values()):
+    plain_ones = {mark: column for mark, (column, _) in combinations.items()}
+    if all(call.after is None for _, call in combinations.values()):
         return rows, plain_ones
     layer = Layer(rows)
-    replaced = {column.ref: call.after for column, call in made.values() if call.after is not None}
+    replaced = {column.ref: call.after for column, call in combinations.values() if call.after is not None}
     for item in rows.scope.items:
         for column in item.columns:
             value: exp.Expression = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
@@ -178,36 +182,39 @@ def windowed(
     rows: Rows, trees: Sequence[exp.Expression], named: dict[str, exp.Window], where: str
 ) -> tuple[Rows, list[exp.Expression]]:
     """Compute windows over rows; the parameters are those of :func:`grouped`, ``named`` are the windows after WINDOW."""
-    found: dict[str, exp.Window] = {}
+    nodes: dict[str, exp.Window] = {}
     below = Layer(rows)
     for tree in trees:
         for node in outermost(tree, is_window):
-            found.setdefault(signature(node, rows.scope), node)
-    marks = set(found)
+            nodes.setdefault(signature(node, rows.scope), node)
+    # columns beside the windows have to pass through the layer
+    marks = set(nodes)
     for tree in trees:
         rest = substituted(tree, lambda n: exp.true() if isinstance(n, exp.Window) else None)
         for column in rest.find_all(exp.Column):
             item, kept, _ = rows.scope.resolve(column)
             below.keep(item, kept)
-    windows = {mark: _window(found[mark], below, named, where) for mark in sorted(marks, key=list(found).index)}
+    windows = {mark: _window(nodes[mark], below, named, where) for mark in sorted(marks, key=list(nodes).index)}
+    # a list for each row grows with the square of the rows: once these are limited, all is computed anew
     if any(window.call.name == "list" for window in windows.values()) and limit(rows):
         return windowed(rows, trees, named, where)
     over = below.close()
     names = {column.ref: below.reference(column, over) for column, _, _ in below.listed}
+    # rows that tie in all columns of the layer are the same row, so their order shows nothing
     tied = [column for column, _, _ in below.listed]
     above = Layer(over)
     for item in over.scope.items:
         for column in item.columns:
             above.listed.append((column, names[column.ref].copy(), item))
-    made: dict[str, tuple[Column, Combined]] = {}
+    combinations: dict[str, tuple[Column, Combined]] = {}
     for mark, window in windows.items():
         if window.ties and (odd := next((c for c in tied if not comparable(c.sql_type)), None)) is not None:
             advice = f"rows that tie are told apart by all columns in use, which {odd.sql_type} can't do; leave {odd.name!r} out"
-            refuse(f"{window.function}() OVER", advice, found[mark], where)
-        made[mark] = (above.add(_over(window, over, names, tied)), window.call)
+            refuse(f"{window.function}() OVER", advice, nodes[mark], where)
+        combinations[mark] = (above.add(_over(window, over, names, tied)), window.call)
     select = above.select()
     select.meta[COMBINING] = True
-    out, columns = _after(above.close(select), made)
+    out, columns = _after(above.close(select), combinations)
     known: dict[str, exp.Expression] = {m: _name(c) for m, c in columns.items()}
     return out, [substituted(tree, _finder(known, rows.scope)) for tree in trees]
 
@@ -222,13 +229,13 @@ def _over(window: Window, over: Rows, names: dict[str, exp.Column], tied: Sequen
         for c, o in window.order
     ]
     if window.ties:
-        given = {c.ref for c, _ in window.order}
-        order += [exp.Ordered(this=names[c.ref].copy(), desc=False, nulls_first=False) for c in tied if c.ref not in given]
+        ordered_by = {c.ref for c, _ in window.order}
+        order += [exp.Ordered(this=names[c.ref].copy(), desc=False, nulls_first=False) for c in tied if c.ref not in ordered_by]
     if window.function in INSIDE:
         function = window.call.written(lambda column: names[column.ref].copy())
     else:
-        given_ = [names[c.ref].copy() for c in window.call.columns]
-        arguments = [*given_[:1], *(o.copy() for o in window.offset), *given_[1:]]
+        columns = [names[c.ref].copy() for c in window.call.columns]
+        arguments = [*columns[:1], *(o.copy() for o in window.offset), *columns[1:]]
         function = exp.Anonymous(this=window.function, expressions=arguments)
     parts = {"order": exp.Order(expressions=order)} if order else {}
     if partition:
@@ -244,6 +251,7 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     extra = set(used(node)) - {"this", "partition_by", "order", "spec", "alias", "over"}
     if extra:
         refuse(f"OVER with {min(extra).upper()}", "not allowed in a source", node, where)
+    # what stands in the window itself goes before what stands after WINDOW
     base = _named(node, named, where)
     partition = node.args.get("partition_by") or (base.args.get("partition_by") if base else None) or []
     order = node.args.get("order") or (base.args.get("order") if base else None)
@@ -256,6 +264,7 @@ def _window(node: exp.Window, layer: Layer, named: dict[str, exp.Window], where:
     orders = [(layer.key(o.this, "ORDER BY"), o) for o in (order.expressions if order is not None else [])]
     frame = _frame(spec, where)
     if function in INSIDE:
+        # which of two rows that tie comes first matters where a frame counts rows
         ties = frame == "ROWS"
         call = combined(_detached(node.this), layer, repeated=layer.rows.unit is not None)
         return Window(function, call, columns, orders, spec, ties)
@@ -279,10 +288,10 @@ def _named(node: exp.Window, named: dict[str, exp.Window], where: str) -> exp.Wi
     alias = node.args.get("alias")
     if alias is None:
         return None
-    found = named.get(alias.name.lower())
-    if found is None or found.args.get("alias") is not None:
+    window = named.get(alias.name.lower())
+    if window is None or window.args.get("alias") is not None:
         refuse(f"OVER {alias.name}", "no such window after WINDOW", node, where)
-    return found
+    return window
 
 
 def _frame(spec: exp.WindowSpec | None, where: str) -> str:
@@ -303,29 +312,29 @@ def _frame(spec: exp.WindowSpec | None, where: str) -> str:
 
 def _repeated(node: exp.Expression, layer: Layer) -> Column:
     """Add the argument of a window that gives one row's value to many."""
-    scope, found = layer.rows.scope, plain(node, layer.rows.scope)
+    scope, resolved = layer.rows.scope, plain(node, layer.rows.scope)
     value = Rewriter(scope)(node)
-    kind = found[1].sql_type if found else scope.type_of(value)
-    return layer.add(canonical(repeated(value, kind, node, scope.where), kind), found[1] if found else None)
+    kind = resolved[1].sql_type if resolved else scope.type_of(value)
+    return layer.add(canonical(repeated(value, kind, node, scope.where), kind), resolved[1] if resolved else None)
 
 
 def _arguments(function: str, node: exp.Anonymous, layer: Layer, where: str) -> tuple[Combined, list[exp.Expression]]:
     """Return the arguments of a window function that is no aggregate: columns, and constants that stand after the first."""
-    given = node.expressions
+    arguments = node.expressions
     least, most = WINDOWS[function].least, WINDOWS[function].most
-    if set(used(node)) - {"this", "expressions"} or not least <= len(given) <= most:
+    if set(used(node)) - {"this", "expressions"} or not least <= len(arguments) <= most:
         refuse(f"{function}()", f"takes {least} to {most} arguments here", node, where)
-    if any(isinstance(g, exp.Distinct | exp.Order | exp.Star | exp.IgnoreNulls | exp.RespectNulls) for g in given):
+    if any(isinstance(g, exp.Distinct | exp.Order | exp.Star | exp.IgnoreNulls | exp.RespectNulls) for g in arguments):
         refuse(f"{function}()", "takes plain arguments here", node, where)
     if function == "ntile":
-        return Combined(function), [whole(given[0], "ntile()", 1, node, where)]
-    if not given:
+        return Combined(function), [whole(arguments[0], "ntile()", 1, node, where)]
+    if not arguments:
         return Combined(function), []
     plainly = function in ("lag", "lead") or layer.rows.unit is None
-    columns = [layer.compute(given[0]) if plainly else _repeated(given[0], layer)]
-    offset = [whole(given[1], f"{function}()", 1 if function == "nth_value" else 0, node, where)] if len(given) > 1 else []
-    if len(given) == 3:
-        value = Rewriter(layer.rows.scope)(given[2])
+    columns = [layer.compute(arguments[0]) if plainly else _repeated(arguments[0], layer)]
+    offset = [whole(arguments[1], f"{function}()", 1 if function == "nth_value" else 0, node, where)] if len(arguments) > 1 else []
+    if len(arguments) == 3:
+        value = Rewriter(layer.rows.scope)(arguments[2])
         kind = layer.rows.scope.type_of(value)
         columns.append(layer.add(value if kind == columns[0].sql_type else try_cast(value, columns[0].sql_type)))
     return Combined(function, tuple(columns)), offset

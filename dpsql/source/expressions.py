@@ -60,6 +60,7 @@ class Rewriter:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._call = Calls(scope, self, self._arithmetic)
+        # the first that fits; a node of no listed class is refused
         self._handlers: list[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], Callable[..., exp.Expression]]] = [
             (exp.Column, self._column),
             (exp.Literal, lambda node: node.copy()),
@@ -179,6 +180,7 @@ class Rewriter:
         return exp.Case(ifs=ifs, **parts)
 
     def _negative(self, node: exp.Neg) -> exp.Expression:
+        # a number with its sign is a constant
         if isinstance(node.this, exp.Literal):
             return node.copy()
         value = self(node.this)
@@ -203,22 +205,25 @@ class Rewriter:
             return self._dates(node, (left, right), (left_type, right_type))
         if not (is_number(left_type) and is_number(right_type)):
             refuse(symbol, f"not defined here for {left_type} and {right_type}; CAST both to numbers", node, self.scope.where)
+        # the type that DuckDB gives it as it stands decides how it could fail
         kind = self.scope.type_of(type(node)(this=paren(left.copy()), expression=paren(right.copy())))
         if symbol in ("/", "//", "%"):
             right = not_zero(right)
         out = type(node)(this=paren(left), expression=paren(right))
+        # 64 bits overflow, 128 do not: calculated there, and NULL where the result does not fit its type
         if left_type in INTEGERS and right_type in INTEGERS and symbol != "/":
             wide = type(node)(this=try_cast(left, "HUGEINT"), expression=try_cast(right, "HUGEINT"))
             return try_cast(wide, kind)
         if kind in FLOATS:
             return out
+        # DuckDB raises beyond 18 digits where both sides fit into 64 bits: a wider side prevents it
         if symbol in DECIMAL_ARITHMETIC and decimal_width(kind):
-            found = self._digits(left), self._digits(right)
-            wider = _widened(symbol, (left, right), (left_type, right_type), found, kind)
+            sizes = self._digits(left), self._digits(right)
+            wider = _widened(symbol, (left, right), (left_type, right_type), sizes, kind)
             if wider is not None:
                 out = type(node)(this=paren(wider[0]), expression=paren(wider[1]))
                 declare(out, self.scope.column_type, self.scope.type_of)
-                short = _short((left, right), found) if symbol == "*" and wider[0] is not left and is_total(out) else None
+                short = _short((left, right), sizes) if symbol == "*" and wider[0] is not left and is_total(out) else None
                 if short is None:
                     return out
                 wide = self.scope.type_of(out)
@@ -303,6 +308,7 @@ class Rewriter:
         }
         if isinstance(node, exp.DataType) and node.this.value in plain:
             return node.copy()
+        # labels are written out: the type may be changed before the text runs
         if isinstance(node, exp.DataType) and node.this == exp.DataType.Type.USERDEFINED:
             kind = node.args.get("kind")
             parts = [p.name for p in exp.to_table(kind, dialect="duckdb").parts] if isinstance(kind, str) else [kind.name]
@@ -337,41 +343,42 @@ class Rewriter:
 
 
 def _widened(
-    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], found: tuple[_Digits, _Digits], kind: str
+    symbol: str, sides: tuple[exp.Expression, exp.Expression], types: tuple[str, str], sizes: tuple[_Digits, _Digits], kind: str
 ) -> Sequence[exp.Expression] | None:
     """Return the sides of DECIMAL arithmetic such that DuckDB keeps every digit of the result; None if 38 digits are too few.
 
-    They stay as they are where ``kind``, the type that DuckDB gives the result, holds what their types hold. ``found``: the digits
+    They stay as they are where ``kind``, the type that DuckDB gives the result, holds what their types hold. ``sizes``: the digits
     that each side has at most, which may be fewer than those of its type.
     """
     room = digits(kind)
     typed = [literal_digits(side) or digits(sql_type) for side, sql_type in zip(sides, types, strict=True)]
-    if found[0] is None or found[1] is None or typed[0] is None or typed[1] is None or room is None:
+    if sizes[0] is None or sizes[1] is None or typed[0] is None or typed[1] is None or room is None:
         return None
     before, after = decimal_result(symbol, typed[0], typed[1])
     if before <= room[0] and after <= room[1]:
         return sides
-    before, after = decimal_result(symbol, found[0], found[1])
+    before, after = decimal_result(symbol, sizes[0], sizes[1])
     if before + after > 38:
         return None
     if symbol == "*":  # the widths are added, but to 18 where both fit into 64 bits: one of them must not
-        second = max(sum(found[1]), 1)
-        widths, scales = [max(sum(found[0]), 38 - second), second], [found[0][1], found[1][1]]
+        second = max(sum(sizes[1]), 1)
+        widths, scales = [max(sum(sizes[0]), 38 - second), second], [sizes[0][1], sizes[1][1]]
     else:
         widths, scales = [before + after] * 2, [after] * 2
     return [try_cast(side, f"DECIMAL({w}, {s})") for side, w, s in zip(sides, widths, scales, strict=True)]
 
 
-def _short(sides: tuple[exp.Expression, exp.Expression], found: tuple[_Digits, _Digits]) -> exp.Expression | None:
+def _short(sides: tuple[exp.Expression, exp.Expression], sizes: tuple[_Digits, _Digits]) -> exp.Expression | None:
     """Return a product of 64 bits: NULL where a side has more digits before the point than half of what is left for them."""
-    if found[0] is None or found[1] is None or sum(len(list(side.find_all(exp.Coalesce))) for side in sides) > 1:
+    if sizes[0] is None or sizes[1] is None or sum(len(list(side.find_all(exp.Coalesce))) for side in sides) > 1:
         return None
-    left = _SHORT - found[0][1] - found[1][1]
+    # what is left of 18 digits before the points is shared between the two
+    left = _SHORT - sizes[0][1] - sizes[1][1]
     if left < 4:
         return None
-    second = min(found[1][0], left // 2)
-    before = (min(found[0][0], left - second), second)
-    typed = [f"DECIMAL({max(b + f[1], 1)}, {f[1]})" for b, f in zip(before, (found[0], found[1]), strict=True)]
+    second = min(sizes[1][0], left // 2)
+    before = (min(sizes[0][0], left - second), second)
+    typed = [f"DECIMAL({max(b + f[1], 1)}, {f[1]})" for b, f in zip(before, (sizes[0], sizes[1]), strict=True)]
     return exp.Mul(this=try_cast(sides[0].copy(), typed[0]), expression=try_cast(sides[1].copy(), typed[1]))
 
 

@@ -52,7 +52,7 @@ class Extremes:
     def of(cls, conditions: Sequence[exp.Expression], item: Item, both: Scope) -> Extremes | None:
         """Return how conditions connect a subquery with the rows outside; None where it is in another way."""
         equal: list[tuple[exp.Expression, Column]] = []
-        found: list[tuple[type[exp.Expression], Column, exp.Expression]] = []
+        ranges: list[tuple[type[exp.Expression], Column, exp.Expression]] = []
         for condition in conditions:
             node = condition.unnest()
             sides = [(node.this, node.expression), (node.expression, node.this)] if isinstance(node, exp.Binary) else []
@@ -63,19 +63,19 @@ class Extremes:
                 if looked_up([condition], item, both) and exact(own[1].sql_type):
                     equal.append((outside, own[1]))
                 elif type(node) in _TURNED and _ordered(own[1].sql_type) and _kind(outside, both) == own[1].sql_type:
-                    found.append((_TURNED[type(node)] if place else type(node), own[1], outside))
+                    ranges.append((_TURNED[type(node)] if place else type(node), own[1], outside))
                 break
-        if len(found) != 1 or len(equal) + 1 != len(conditions):
+        if len(ranges) != 1 or len(equal) + 1 != len(conditions):
             return None
-        return cls(equal, *found[0])
+        return cls(equal, *ranges[0])
 
-    def grouped(self, item: Item, node: exp.Expression, held: Iterable[Column], unit: bool, alias: str) -> exp.Subquery:
+    def grouped(self, item: Item, node: exp.Expression, more: Iterable[Column], unit: bool, alias: str) -> exp.Subquery:
         """Return the extremes of a relation's column by what is equal, with the unit of the rows if they carry one.
 
-        ``held``: more columns that are keys.
+        ``more``: columns that are keys besides.
         """
         relation = node.copy()
-        columns = {column.ref: column for column in [*(column for _, column in self.equal), *held]}
+        columns = {column.ref: column for column in [*(column for _, column in self.equal), *more]}
         keys = [exp.Column(this=identifier(ref), table=identifier(item.alias)) for ref in columns]
         listed = [exp.Alias(this=key.copy(), alias=identifier(key.name)) for key in keys]
         if unit:
@@ -99,12 +99,12 @@ class Extremes:
         """Return the condition that some row has such a value, or that none has, over the grouped relation."""
         outside = paren(Rewriter(both)(self.outside))
         ends = [exp.Column(this=identifier(_end(end)), table=identifier(alias)) for end in _ENDS[self.compare]]
-        made = exp.or_(*(self.compare(this=end, expression=outside.copy()) for end in ends), copy=False)
+        reached = exp.or_(*(self.compare(this=end, expression=outside.copy()) for end in ends), copy=False)
         if negated:
-            made = exp.Case(ifs=[exp.If(this=made, true=exp.false())], default=exp.true())
+            reached = exp.Case(ifs=[exp.If(this=reached, true=exp.false())], default=exp.true())
         if isinstance(outside, exp.Column):  # columns of one type are compared: nothing can fail
-            keeps(made, "BOOLEAN")
-        return exp.Paren(this=made)
+            keeps(reached, "BOOLEAN")
+        return exp.Paren(this=reached)
 
 
 def _end(name: str) -> str:
@@ -117,5 +117,5 @@ def _ordered(sql_type: str) -> bool:
 
 
 def _kind(node: exp.Expression, scope: Scope) -> str:
-    found = plain(node, scope) if isinstance(node.unnest(), exp.Column) else None
-    return found[1].sql_type if found is not None else scope.type_of(Rewriter(scope)(node))
+    resolved = plain(node, scope) if isinstance(node.unnest(), exp.Column) else None
+    return resolved[1].sql_type if resolved is not None else scope.type_of(Rewriter(scope)(node))

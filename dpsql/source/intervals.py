@@ -21,8 +21,8 @@ def whole_of(interval: exp.Interval) -> int | None:
 
 def _constant_interval(text: str) -> exp.Interval | None:
     """Return the interval of a text with one number and one unit; None for others."""
-    found = interval_parts(text)
-    return None if found is None else exp.Interval(this=exp.Literal.number(found[0]), unit=exp.Var(this=found[1]))
+    parts = interval_parts(text)
+    return None if parts is None else exp.Interval(this=exp.Literal.number(parts[0]), unit=exp.Var(this=parts[1]))
 
 
 def interval_of(node: exp.Expression) -> exp.Interval | None:

@@ -33,6 +33,7 @@ def conjuncts(node: exp.Expression) -> list[exp.Expression]:
 def key_pairs(join: exp.Join, scope: Scope, item: Item, where: str) -> list[tuple[Column, exp.Expression]]:
     """Return columns of the public table, each with an expression over the relations on the left that must equal it."""
     outside, both = Rewriter(scope), replace(scope, items=[*scope.items, item])
+    # USING and ON come to the same from here on: pairs of which one side is the public table's
     equal: list[tuple[exp.Expression, exp.Expression]] = []
     if join.args.get("using"):
         for name in join.args["using"]:
@@ -50,6 +51,7 @@ def key_pairs(join: exp.Join, scope: Scope, item: Item, where: str) -> list[tupl
             refuse("ON", "only equalities with columns of the public table: left = public.key AND ...", join, where)
         public = both.resolve(sides[0])[1]
         value = outside(a if sides[0] is b else b)
+        # a cast that DuckDB adds could make two values equal, and one row would meet several
         if (kind := scope.type_of(value)) != public.sql_type:
             advice = f"it compares {kind} with {public.sql_type}; write CAST(... AS {public.sql_type}) on the other side"
             refuse("ON", advice, join, where)
@@ -61,13 +63,13 @@ def key_pairs(join: exp.Join, scope: Scope, item: Item, where: str) -> list[tupl
 
 
 def covered_key(
-    keys: Sequence[Sequence[str]], table: TableId, item: Item, given: set[str], join: exp.Join, where: str
+    keys: Sequence[Sequence[str]], table: TableId, item: Item, fixed: set[str], join: exp.Join, where: str
 ) -> list[str]:
     """Return the first of the keys of a public table that the join covers."""
     by_name = {fold(c.ref): c.ref for c in item.columns}
     for key in keys:
         refs = [by_name.get(fold(name)) for name in key]
-        if refs and all(ref in given for ref in refs):
+        if refs and all(ref in fixed for ref in refs):
             return [ref for ref in refs if ref is not None]
     return refuse(
         "JOIN",

@@ -132,8 +132,8 @@ def decimal_width(sql_type: str) -> int | None:
 
 
 def _decimal(sql_type: str) -> tuple[int | None, int]:
-    found = _NAMED.fullmatch(sql_type)
-    return (int(found[1]), int(found[2])) if found else (None, 0)
+    match = _NAMED.fullmatch(sql_type)
+    return (int(match[1]), int(match[2])) if match else (None, 0)
 
 
 def family(sql_type: str) -> str:

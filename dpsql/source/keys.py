@@ -78,9 +78,9 @@ def index_columns(sql: str) -> list[str]:
     >>> index_columns('CREATE UNIQUE INDEX i ON t("a,b", c);'), index_columns("CREATE UNIQUE INDEX i ON t((lower(a)));")
     (['a,b', 'c'], [])
     """
-    found = tokens(sql)
-    opened = next((i for i, token in enumerate(found) if token.token_type == TokenType.L_PAREN), len(found))
-    inside = found[opened + 1 :]
+    read = tokens(sql)
+    opened = next((i for i, token in enumerate(read) if token.token_type == TokenType.L_PAREN), len(read))
+    inside = read[opened + 1 :]
     closed = next((i for i, token in enumerate(inside) if token.token_type == TokenType.R_PAREN), 0)
     columns, between = inside[0:closed:2], inside[1:closed:2]
     after = [token for token in inside[closed + 1 :] if token.token_type != TokenType.SEMICOLON]

@@ -74,10 +74,10 @@ class Layer:
 
     def compute(self, node: exp.Expression) -> Column:
         """Add what a user's expression gives, or a column that it is."""
-        found = plain(node, self.rows.scope)
+        resolved = plain(node, self.rows.scope)
         value = Rewriter(self.rows.scope)(node)
-        kind = found[1].sql_type if found else self.rows.scope.type_of(value)
-        return self.add(canonical(value, kind), found[1] if found else None)
+        kind = resolved[1].sql_type if resolved else self.rows.scope.type_of(value)
+        return self.add(canonical(value, kind), resolved[1] if resolved else None)
 
     def key(self, node: exp.Expression, construct: str) -> Column:
         """Add what a user's expression gives; it has to be of a type whose equal values are the same."""
@@ -113,6 +113,7 @@ class Layer:
         below, alias = self.rows, self.rows.fresh("s")
         node = exp.Subquery(this=select or self.select(), alias=exp.TableAlias(this=identifier(alias)))
         items: list[Item] = []
+        # kept columns stay with the relation that they are of, whose name the text may use; what is computed belongs to none
         for old in [*below.scope.items, None]:
             columns = [column for column, _, owner in self.listed if owner is old]
             if old is not None:
@@ -183,12 +184,13 @@ def signature(node: exp.Expression, scope: Scope) -> str:
     copied = node.copy()
     for column in list(copied.find_all(exp.Column)):
         if not isinstance(column.this, exp.Star):
-            item, found, fields = scope.resolve(column)
-            new = exp.Column(this=identifier("\x1f".join([found.ref, *fields])), table=identifier(item.alias))
+            item, meant, fields = scope.resolve(column)
+            new = exp.Column(this=identifier("\x1f".join([meant.ref, *fields])), table=identifier(item.alias))
             if column is copied:
                 copied = new
             else:
                 column.replace(new)
+    # brackets mean nothing: (a) and a are one key
     while isinstance(copied, exp.Paren):
         copied = copied.this
     return render(copied)
@@ -214,7 +216,7 @@ def outermost(node: exp.Expression, kind: Callable[[exp.Expression], bool]) -> l
         return [node]
     if isinstance(node, exp.Query):  # a subquery is not part of the SELECT that it stands in
         return []
-    return [found for child in node.iter_expressions() for found in outermost(child, kind)]
+    return [part for child in node.iter_expressions() for part in outermost(child, kind)]
 
 
 def combine_inside(scope: Scope, how: str) -> str:

@@ -98,14 +98,14 @@ class Leaves:
         """Return the file of ``read_parquet('file')``; refuse every other table function."""
         call = node.this
         name = str(call.this).lower() if isinstance(call, exp.Anonymous) and isinstance(call.this, str) else render(call)
-        given = call.expressions if isinstance(call, exp.Anonymous) else []
+        arguments = call.expressions if isinstance(call, exp.Anonymous) else []
         if name not in ("read_parquet", "parquet_scan") or len(node.parts) != 1:
-            if name.startswith(("read_", "sniff_")) and given and isinstance(given[0], exp.Literal):
-                return file_table(given[0].name, f"{name}(){view.where}")
+            if name.startswith(("read_", "sniff_")) and arguments and isinstance(arguments[0], exp.Literal):
+                return file_table(arguments[0].name, f"{name}(){view.where}")
             refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node, view.where)
-        if len(given) != 1 or not isinstance(given[0], exp.Literal) or not given[0].is_string:
+        if len(arguments) != 1 or not isinstance(arguments[0], exp.Literal) or not arguments[0].is_string:
             refuse(f"{name}()", "takes one file name here", node, view.where)
-        return file_table(given[0].name, f"{name}(){view.where}")
+        return file_table(arguments[0].name, f"{name}(){view.where}")
 
     def _base(self, table: TableId, entry: Entry | None, node: exp.Table, view: View, *, public: bool) -> Item:
         """Return a base table or a file; note it as the protected one if it has a budget."""
@@ -122,15 +122,17 @@ class Leaves:
         for column in columns:
             if fold(column.name).startswith(RESERVED):
                 refuse(f"column {column.name!r}", f"names that start with {RESERVED} are dpsql's own", node, view.where)
+        # what the custodian has declared decides, and nothing that the text says
         protected = self.protected(table)
+        # only a unit, or a link, says which rows of two protected tables belong together
         if protected and public:
             refuse("JOIN", f"{table.text} is protected too: a join of protected tables is not allowed", node, view.where)
         if protected:
             lineage = self.lineage(table)
             root = table if lineage is None else lineage.root
             if self.table is not None and not (self.local and self.table == root):
-                other = "two protected tables can be combined if they are linked (dp_link) to one; else make one table of both"
-                reason = other if self.local else "a protected table may be read once, and only one of them"
+                unlinked = "two protected tables can be combined if they are linked (dp_link) to one; else make one table of both"
+                reason = unlinked if self.local else "a protected table may be read once, and only one of them"
                 refuse(f"{table.text}", reason, node, view.where)
             self.table = root
             columns = [replace(c, origin=c.name) for c in columns]
@@ -150,6 +152,7 @@ class Leaves:
             self.carried.begin(table, alias, [d.name for d in described], columns, self.unit_column(table))
             if self.carried.numbered:
                 self.leaves[alias].append((number_column(table), "BIGINT"))
+        # hidden columns are rehearsed and carried like others, they only have no name
         columns = [c for c in columns if self.catalog.nameable(table, c.name)]
         name = node.alias_or_name or alias
         if protected and lineage is not None and not self.local:

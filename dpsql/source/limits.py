@@ -62,15 +62,18 @@ def limit(rows: Rows) -> bool:
 def _limited(rows: Rows) -> Rows:
     over = _shortened(rows)
     numbering = _copied(over)
+    # NULL written out tells no rows apart, and has no order
     told = [(column, value) for column, value, _ in numbering.listed if column.sql_type != '"NULL"']
     columns, values = [column for column, _ in told], [value for _, value in told]
     unit: list[exp.Expression] = [] if over.unit is None else [over.unit.copy()]
+    # by a hash first, so that no value's order decides who is kept
     if all(comparable(column.sql_type) for column in columns):
         keys: list[exp.Expression] = [call("hash", *(v.copy() for v in values)), *(v.copy() for v in values)] if values else []
         orders = [exp.Ordered(this=key, desc=False, nulls_first=False) for key in keys]
         order = {"order": exp.Order(expressions=orders)} if orders else {}
         window = exp.Window(this=call("row_number"), partition_by=unit, over="OVER", **order)
     else:
+        # rows cannot be put in order: a unit that has too many has none
         window = exp.Window(this=call("count", exp.Star()), partition_by=unit, over="OVER")
     place = numbering.add(window)
     numbered = _closed(numbering, {NUMBERING: 1})
@@ -96,6 +99,7 @@ def shorten(rows: Rows) -> None:
 
 def cut(rows: Rows) -> None:
     """Do what `shorten` does, in the SELECTs of tables themselves where that is enough: they stay what they are."""
+    # a layer around a table would hide that it is one, and links are joined to tables alone
     long = [item for item in rows.scope.items if has_long(item.columns) and not item.short]
     if rows.unit is None or not all(isinstance(item.node, exp.Subquery) and LEAF in item.node.this.meta for item in long):
         shorten(rows)
@@ -106,6 +110,7 @@ def cut(rows: Rows) -> None:
         for shown in item.node.this.expressions:
             column = columns.get(shown.alias)
             value = shown.this if column is None else short(shown.this, column.sql_type)
+            # a column that cannot be bounded is missing by name, and refused only if the text uses it
             if column is not None and value is None:
                 item.leave_out(column, _LONG.format(column.sql_type))
             elif value is shown.this:
@@ -129,11 +134,11 @@ def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:
 
 def repeated(value: exp.Expression, sql_type: str, at: exp.Expression, where: str) -> exp.Expression:
     """Return a value of bounded size, or refuse it."""
-    found = short(value, sql_type)
-    if found is None:
+    bounded = short(value, sql_type)
+    if bounded is None:
         advice = f"a {sql_type} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it"
         refuse("a window", advice, at, where)
-    return found
+    return bounded
 
 
 def _fixed(sql_type: str) -> bool:
@@ -160,6 +165,7 @@ def looked_up(conditions: Sequence[exp.Expression], item: Item, both: Scope) -> 
         if type(condition) is not exp.EQ:
             return False
         sides = [{both.resolve(c)[0] is item for c in side.find_all(exp.Column)} for side in (condition.this, condition.expression)]
+        # each side of one relation alone: else there is nothing to look up by
         if sides not in ([{True}, {False}], [{False}, {True}]):
             return False
     return True

@@ -68,7 +68,7 @@ class Lineage:
         >>> Lineage(a, c, (Hop(a, "x", b, "id", 5), Hop(b, "y", c, "id", 20))).most
         100
         """
-        found = 1
+        product = 1
         for hop in self.hops:
-            found *= hop.max_rows
-        return found
+            product *= hop.max_rows
+        return product

@@ -149,11 +149,11 @@ def _overloaded(cursor: duckdb.DuckDBPyConnection, live: Listing, changed: froze
     def differing(shipped: Listing) -> frozenset[str]:
         return frozenset(name for name in changed & shipped.keys() if live.get(name, ())[2:] != shipped[name][2:])
 
-    found = differing(_shipped(())[0])
-    if found:
+    overloaded = differing(_shipped(())[0])
+    if overloaded:
         loaded = tuple(str(name) for (name,) in cursor.execute(_EXTENSIONS).fetchall())
-        found &= differing(_shipped(loaded)[0])
-    return found
+        overloaded &= differing(_shipped(loaded)[0])
+    return overloaded
 
 
 def _listing(cursor: duckdb.DuckDBPyConnection) -> Listing:
@@ -178,9 +178,10 @@ def _shipped(extensions: tuple[str, ...]) -> tuple[Listing, _Numbers]:
                 fresh.execute(f"LOAD {quoted(name)}")
         listed = _listing(fresh)
         _created(fresh)
-        found = [_created(fresh), _created(fresh)]
+        # tried, not known: each version of DuckDB takes other numbers for a statement
+        numbers = [_created(fresh), _created(fresh)]
         for text in ("CREATE TEMP TABLE own AS SELECT 1 AS x", "DROP TABLE own"):
             fresh.execute(text)
-            found.append(_created(fresh))
-        between, table, dropped = (after - before for before, after in itertools.pairwise(found))
+            numbers.append(_created(fresh))
+        between, table, dropped = (after - before for before, after in itertools.pairwise(numbers))
         return listed, _Numbers(between, table - between, dropped - between)

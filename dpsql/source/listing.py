@@ -31,14 +31,14 @@ class Listing(Analysis):
 
     def _entries(self, node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expression]]:
         """Return the list after SELECT with * written out; '' is the name of what has none."""
-        found: list[tuple[str, exp.Expression]] = []
+        entries: list[tuple[str, exp.Expression]] = []
         for listed in node.expressions:
             for name, inner in self._expand(listed, scope):
                 if not name and isinstance(inner, exp.Column) and not isinstance(inner.this, exp.Star):
                     _, column, fields = scope.resolve(inner)
                     name = fields[-1] if fields else column.name
-                found.append((name, inner))
-        return found
+                entries.append((name, inner))
+        return entries
 
     def _columns(self, node: exp.Select, rows: Rows, entries: list[tuple[str, exp.Expression]], where: str) -> Relation:
         """Check and rewrite the list after SELECT."""
@@ -47,12 +47,12 @@ class Listing(Analysis):
         unnamed: list[int] = []
         seen: set[str] = set()
         for name, tree in entries:
-            found = plain(tree, rows.scope)
+            resolved = plain(tree, rows.scope)
             value = rewrite(tree)
             if not name:
                 unnamed.append(len(listed))
                 name = self._fresh("c")
-            column = replace(found[1], name=name, ref=name) if found else Column(name, name, rows.scope.type_of(value), None)
+            column = replace(resolved[1], name=name, ref=name) if resolved else Column(name, name, rows.scope.type_of(value), None)
             if fold(name) in seen:
                 refuse(f"column {name!r}", "two columns have that name; rename one with AS", node, where)
             seen.add(fold(name))

@@ -105,8 +105,8 @@ class LocalAnalysis(Listing):
         if clause is None:
             return Rows(scope, exp.Select(), None, self._fresh), rest
         start, joins = chain(clause.this)
-        start, joins, said = self._parents_first(node, start, [*joins, *(node.args.get("joins") or [])], view)
-        rest += said
+        start, joins, on = self._parents_first(node, start, [*joins, *(node.args.get("joins") or [])], view)
+        rest += on
         first = self._item(start, view)
         scope.items.append(first)
         unit = exp.Column(this=identifier(UNIT), table=identifier(first.alias)) if first.protected else None
@@ -131,9 +131,9 @@ class LocalAnalysis(Listing):
         own_first = sorted(range(len(relations)), key=lambda i: (depths[i] is None, depths[i] or 0))
         if not any(depths) or own_first == sorted(own_first):
             return start, joins, []
-        said = [part for join in joins if join.args.get("on") for part in conditions_of(join.args["on"])]
+        on = [part for join in joins if join.args.get("on") for part in conditions_of(join.args["on"])]
         first, *others = (relations[i] for i in own_first)
-        return first, [exp.Join(this=other) for other in others], said
+        return first, [exp.Join(this=relation) for relation in others], on
 
     def _depth(self, node: exp.Expression, view: View) -> int | None:
         """Return how many links lead from a protected table up to its root; None for anything else."""
@@ -151,6 +151,7 @@ class LocalAnalysis(Listing):
     def _listed(self, node: exp.Select, rows: Rows, view: View) -> Relation:
         """Compute groups, windows and the list of a SELECT."""
         where = view.where
+        # the list, HAVING, QUALIFY and DISTINCT ON pass through the layers together, at known places of `trees`
         entries = self._entries(node, rows.scope)
         names = [name for name, _ in entries]
         aliases = {fold(e.alias): e.this for e in node.expressions if isinstance(e, exp.Alias)}
@@ -166,6 +167,7 @@ class LocalAnalysis(Listing):
         if on is not None:
             trees.append(self._first(node, on, trees[:count], aliases, rows.scope, qualify, where))
         trees = [substituted(tree, _composed) for tree in trees]
+        # groups first, then windows over them, then what stands around the windows
         group = node.args.get("group")
         if group is not None or having is not None or any(outermost(tree, is_aggregate) for tree in trees):
             keys = self._keys(group, trees[:count], aliases, rows.scope, where) if group is not None else []
@@ -179,6 +181,7 @@ class LocalAnalysis(Listing):
         for tree in trees[count:]:
             rows.restrict(Rewriter(rows.scope)(tree))
         if on is not None:
+            # DISTINCT ON the unit alone keeps one row of each
             rows.one = rows.unit is not None and self._only_unit
         relation = self._columns(node, rows, list(zip(names, trees[:count], strict=True)), where)
         if distinct is not None and on is None:
@@ -190,10 +193,10 @@ class LocalAnalysis(Listing):
 
         It is a default for whoever bounds rows, as `Relation.most` is. Privacy does not rest on it.
         """
-        found = [known[1] for key in keys if (known := plain(key, rows.scope)) is not None and not known[1].unit]
-        if len(found) != 1 or any(plain(key, rows.scope) is None for key in keys):
+        columns = [known[1] for key in keys if (known := plain(key, rows.scope)) is not None and not known[1].unit]
+        if len(columns) != 1 or any(plain(key, rows.scope) is None for key in keys):
             return rows.most
-        return min((self.most_of(table) for table, _ in found[0].keys), default=rows.most)
+        return min((self.most_of(table) for table, _ in columns[0].keys), default=rows.most)
 
     def _spelled(self, node: exp.Expression, aliases: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
         """Return an expression with names that AS gave in the same SELECT written out; a column of that name must be the same."""
@@ -203,10 +206,10 @@ class LocalAnalysis(Listing):
             if meant is None:
                 continue
             try:
-                found = scope.resolve(column)
+                column_meant = scope.resolve(column)
             except ArgumentError:
-                found = None
-            if found is not None and (not isinstance(meant, exp.Column) or scope.resolve(meant)[:2] != found[:2]):
+                column_meant = None
+            if column_meant is not None and (not isinstance(meant, exp.Column) or scope.resolve(meant)[:2] != column_meant[:2]):
                 refuse(f"column {column.name!r}", "a column and an expression have that name; rename the latter", node, scope.where)
             column.replace(exp.Paren(this=meant.copy()))
         return out
@@ -345,5 +348,5 @@ class LocalAnalysis(Listing):
 
 def _composed(node: exp.Expression) -> exp.Expression | None:
     """Return what an aggregate is made of, of one that is made of others; in a window there is none."""
-    made = None if isinstance(node.parent, exp.Window) else composed(node)
-    return None if made is None else exp.Paren(this=made)
+    formula = None if isinstance(node.parent, exp.Window) else composed(node)
+    return None if formula is None else exp.Paren(this=formula)

@@ -45,6 +45,7 @@ class Members(Joins):
 
     def restrict(self, rows: Rows, conditions: Sequence[exp.Expression]) -> None:
         """Apply the conditions after WHERE; those that are EXISTS or IN become joins, of the rows that the others keep."""
+        # plain conditions first: they leave fewer rows to look for partners of
         for condition in sorted(conditions, key=lambda c: c.find(exp.Select) is not None):
             node, negated = condition, False
             while isinstance(node, exp.Paren | exp.Not):
@@ -76,23 +77,25 @@ class Members(Joins):
         inner, conditions, column = self._inner(rows, query, value is not None, at)
         item = inner.scope.items[0]
         both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
-        said = [c for c in conditions if self._says_unit(c, rows.scope, both)]
-        others = [c for c in conditions if c not in said]
+        # conditions that say whose rows these are become the generated one; the rest is written as it stands
+        by_unit = [c for c in conditions if self._says_unit(c, rows.scope, both)]
+        rest = [c for c in conditions if c not in by_unit]
         member = value is not None and column is not None and not (column.unit and is_unit(value, rows.scope))
         perhaps = [] if value is None or column is None or not negated else self._perhaps_null(value, column, rows.scope)
-        compared = not looked_up(others, item, both) or (member and bool(perhaps))
+        # rows that are not found by a hash are compared pair by pair, of one person with each other
+        compared = not looked_up(rest, item, both) or (member and bool(perhaps))
         several = inner.unit is not None and rows.unit is not None and not rows.one and not inner.one
         if compared and several and not Meets.of(self, item, conditions, both).linear:
-            if value is None and self._by_extremes(rows, item, conditions, others, both, said, negated):
+            if value is None and self._by_extremes(rows, item, conditions, rest, both, by_unit, negated):
                 return
             limit(rows)
             limit(inner)
             item = inner.scope.items[0]
             column = column and item.column(column.name)
             both = replace(rows.scope, items=[*rows.scope.items, *inner.scope.items])
-        written = [self._condition(c, Rewriter(both)) for c in others]
+        written = [self._condition(c, Rewriter(both)) for c in rest]
         pairs = self._pairs(conditions, rows, item, both)
-        own = bool(said) or bool(pairs)  # the subquery's rows are, by its conditions, those of the unit of the row outside
+        own = bool(by_unit) or bool(pairs)  # the subquery's rows are, by its conditions, those of the unit of the row outside
         same = own
         if value is not None and column is not None:
             outside = plain(value, rows.scope) if isinstance(value, exp.Column | exp.Paren) else None
@@ -101,9 +104,10 @@ class Members(Joins):
                 pairs.append((value, value, column))
             if column.unit and is_unit(value, rows.scope):
                 same = True
-                said.append(value)
+                by_unit.append(value)
             else:
                 written += self._in(rows, value, column, item, perhaps)
+        # people's rows decide about a row only if they are of its own unit
         if inner.unit is not None:
             if rows.unit is None:
                 refuse("EXISTS or IN", "it chooses public rows by people's", at, self.view.where)
@@ -114,33 +118,33 @@ class Members(Joins):
                 self._of_everybody(value, query, perhaps, at)
             loose = self._loose(pairs, rows, item)
             if loose is None:
-                written.insert(0, self._one_unit(rows.unit, inner.unit.copy(), said=_by_equality(said)))
+                written.insert(0, self._one_unit(rows.unit, inner.unit.copy(), by_equality=_by_equality(by_unit)))
             else:
                 item = replace(item, node=loose[0])
-                written[:0] = self._said_key(loose[1], said, rows, item.alias)
+                written[:0] = self._said_key(loose[1], by_unit, rows, item.alias)
         rows.tree.append("joins", joined(item, "ANTI" if negated else "SEMI", None, written or [exp.true()]))
 
     def _by_extremes(
-        self, rows: Rows, item: Item, conditions: Sequence[exp.Expression], others: Sequence[exp.Expression], both: Scope,
-        said: Sequence[exp.Expression], negated: bool,
+        self, rows: Rows, item: Item, conditions: Sequence[exp.Expression], rest: Sequence[exp.Expression], both: Scope,
+        by_unit: Sequence[exp.Expression], negated: bool,
     ) -> bool:
         """Apply an EXISTS by the extremes of what it compares; return whether it is one that can be: see `Extremes`."""
-        found = Extremes.of(others, item, both)
+        extremes = Extremes.of(rest, item, both)
         pairs = self._pairs(conditions, rows, item, both)
-        if found is None or rows.unit is None or not (said or pairs):
+        if extremes is None or rows.unit is None or not (by_unit or pairs):
             return False
         alias = rows.fresh("s")
-        written = found.equalities(alias, both)
+        written = extremes.equalities(alias, both)
         loose = self._loose(pairs, rows, item)
         if loose is None:
-            grouped = found.grouped(item, item.node, (), True, alias)
-            written.insert(0, self._one_unit(rows.unit, unit_column(alias), said=_by_equality(said)))
+            grouped = extremes.grouped(item, item.node, (), True, alias)
+            written.insert(0, self._one_unit(rows.unit, unit_column(alias), by_equality=_by_equality(by_unit)))
         else:
-            grouped = found.grouped(item, loose[0], [loose[1][2]], False, alias)
-            written[:0] = self._said_key(loose[1], said, rows, alias)
+            grouped = extremes.grouped(item, loose[0], [loose[1][2]], False, alias)
+            written[:0] = self._said_key(loose[1], by_unit, rows, alias)
         join = joined(replace(item, node=grouped), None, "LEFT" if negated else None, written)
         rows.tree.append("joins", join)
-        rows.restrict(found.holds(alias, both, negated))
+        rows.restrict(extremes.holds(alias, both, negated))
         return True
 
     def _pairs(self, conditions: Sequence[exp.Expression], rows: Rows, item: Item, both: Scope) -> list[Pair]:
@@ -159,19 +163,19 @@ class Members(Joins):
         return None if link is None or below is None else (below, link)
 
     @staticmethod
-    def _said_key(link: Pair, said: Sequence[exp.Expression], rows: Rows, alias: str) -> list[exp.Expression]:
+    def _said_key(link: Pair, by_unit: Sequence[exp.Expression], rows: Rows, alias: str) -> list[exp.Expression]:
         """Return a link as a condition, where it is among those that are not written for themselves; else nothing."""
-        if not any(link[0] is c for c in said):
+        if not any(link[0] is c for c in by_unit):
             return []
-        held = exp.Column(this=identifier(link[2].ref), table=identifier(alias))
-        return [exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=held)]
+        column = exp.Column(this=identifier(link[2].ref), table=identifier(alias))
+        return [exp.EQ(this=Rewriter(rows.scope)(link[1]), expression=column)]
 
     @staticmethod
     def _beside(condition: exp.Expression, outer: Scope, both: Scope) -> exp.Expression:
         """Return the side of an equality that is a column of the rows outside."""
         condition = condition.unnest()
         sides = (condition.this, condition.expression)
-        return next(side for side in sides if (found := plain(side, both)) is not None and any(found[0] is i for i in outer.items))
+        return next(side for side in sides if (match := plain(side, both)) is not None and any(match[0] is i for i in outer.items))
 
     def _on_link(self, _: exp.Expression, key: exp.Expression, inside: Column, outer: Scope) -> bool:
         """Return whether an equality says that a row of a linked table is one of the unit of the row outside.
@@ -179,10 +183,10 @@ class Members(Joins):
         ``key``: the side of it that is a column outside, of a table that is read as it is. Where an orphan could be a row, or a row
         of the root have no unit, the units themselves are compared.
         """
-        found = plain(key, outer)
-        if found is None or found[0].outer or not is_leaf(found[0].node):
+        resolved = plain(key, outer)
+        if resolved is None or resolved[0].outer or not is_leaf(resolved[0].node):
             return False
-        outside = found[1]
+        outside = resolved[1]
         analysis = self.analysis
         lineage = analysis.lineages.get(inside.home) if inside.home is not None else None
         if lineage is None or outside.sql_type != inside.sql_type or not one_equality(inside.sql_type):
@@ -198,6 +202,7 @@ class Members(Joins):
         """Return the rows of a subquery, conditions that connect them with the rows outside, and the column that IN compares."""
         analysis = self.analysis
         if not isinstance(query, exp.Select) or not self._is_simple(query):
+            # a query that combines cannot name the rows outside: it is a relation by itself
             relation = analysis.query(query, replace(self.view, depth=self.view.depth + 1))
             item = analysis._nested(relation, exp.Table(), "", self.view)
             below = analysis.over(item)
@@ -207,10 +212,12 @@ class Members(Joins):
             refuse(min(extra).upper(), "not allowed in EXISTS or IN", query, self.view.where)
         below, rest = self.rows_of(query, view)
         inside = Members(analysis, view, self.rows_of)
+        # conditions that name the rows outside wait for the join; the others are the subquery's own
         outer = [c for c in rest if not c.find(exp.Select) and not self._known(c, below.scope)]
         inside.restrict(below, [c for c in rest if not any(c is o for o in outer)])
         if any(not cte.used for cte in own):
             refuse("WITH", "never used; take it out", query, self.view.where)
+        # what they compare has to come out of the subquery as a column
         layer = Layer(below)
         column = None
         for listed in [] if valued else query.expressions:
@@ -281,8 +288,8 @@ class Members(Joins):
     @staticmethod
     def _perhaps_null(value: exp.Expression, column: Column, scope: Scope) -> list[str]:
         """Return which sides of ``value NOT IN (SELECT column ...)`` could be NULL: 'value', 'column'."""
-        found = plain(value, scope) if isinstance(value, exp.Column | exp.Paren) else None
-        outside = isinstance(value, exp.Literal) or (found is not None and is_present(found[1]))
+        resolved = plain(value, scope) if isinstance(value, exp.Column | exp.Paren) else None
+        outside = isinstance(value, exp.Literal) or (resolved is not None and is_present(resolved[1]))
         return [*([] if outside else ["value"]), *([] if is_present(column) else ["column"])]
 
     def _of_everybody(self, value: exp.Expression, query: exp.Expression, perhaps: Sequence[str], at: exp.Expression) -> NoReturn:
@@ -294,7 +301,7 @@ class Members(Joins):
             "column": f"where {right} is NULL in any row of the subquery, it is never true",
         }
         ways = {"value": f"{left} IS NOT NULL AND {left} NOT IN (...)", "column": f"{right} IS NOT NULL in the subquery's WHERE"}
-        reasons, ways_out = (" and ".join(said[side] for side in perhaps) for said in (why, ways))
+        reasons, ways_out = (" and ".join(texts[side] for side in perhaps) for texts in (why, ways))
         advice = f"write {ways_out}, or NOT EXISTS, which asks for equal values alone"
         refuse(f"{left} NOT IN (SELECT ...)", f"{reasons}: other people's rows would decide; {advice}", at, self.view.where)
 
@@ -356,6 +363,6 @@ def _is_some(node: exp.Expression | None) -> bool:
     return isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and int(node.name) > 0
 
 
-def _by_equality(said: Sequence[exp.Expression]) -> bool:
+def _by_equality(by_unit: Sequence[exp.Expression]) -> bool:
     """Return whether some condition says with ``=``, or with IN, that units are equal: then it is true of no unit that is NULL."""
-    return any(not isinstance(condition.unnest(), exp.NullSafeEQ) for condition in said)
+    return any(not isinstance(condition.unnest(), exp.NullSafeEQ) for condition in by_unit)

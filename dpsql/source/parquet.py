@@ -50,21 +50,21 @@ def unsafe(rows: Sequence[tuple[Any, ...]], *, looked_up: Collection[str] = ()) 
 
     ``looked_up``: types of whole columns that are among them whatever their values.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     open_groups: list[list[int]] = []  # children that are still to come, of each enclosing group
     column = ""
     for name, kind, length, children, converted, logical in rows[1:]:
         if not open_groups:
             column = str(name)
         if not children and (not _safe(kind, length, converted, logical or "") or (kind in looked_up and not open_groups)):
-            found.setdefault(fold(column), str(converted or logical or kind).split("(")[0])
+            reasons.setdefault(fold(column), str(converted or logical or kind).split("(")[0])
         while open_groups and open_groups[-1][0] == 1:
             open_groups.pop()
         if open_groups:
             open_groups[-1][0] -= 1
         if children:
             open_groups.append([int(children)])
-    return found
+    return reasons
 
 
 def _safe(kind: str, length: int | None, converted: str | None, logical: str) -> bool:

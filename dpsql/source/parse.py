@@ -77,16 +77,16 @@ def parse_query(text: str, where: str = "") -> exp.Expression:
     if any(t.token_type == TokenType.SEMICOLON for t in read[:-1]):
         refuse("several statements", f"{_ONE_SELECT}{where}")
     try:
-        found = [s for s in sqlglot.parse(text, dialect=StrictDuckDB) if s is not None]
+        statements = [s for s in sqlglot.parse(text, dialect=StrictDuckDB) if s is not None]
     except ParseError as error:
         first: dict[str, Any] = error.errors[0] if error.errors else {}
         at = f" (line {first['line']}, column {first['col']})" if first.get("line") else ""
         raise UnsupportedQuery(f"{str(first.get('highlight') or 'the text')!r}{where}{at}", "not understood as SQL") from None
     except SqlglotError:
         raise UnsupportedQuery(f"the text{where}", "not understood as SQL") from None
-    if len(found) != 1:
-        refuse(f"{len(found)} statements", _ONE_SELECT, None, where)
-    tree: exp.Expression = found[0]
+    if len(statements) != 1:
+        refuse(f"{len(statements)} statements", _ONE_SELECT, None, where)
+    tree: exp.Expression = statements[0]
     while isinstance(tree, exp.Subquery) and set(used(tree)) == {"this"}:
         tree = tree.this
     return tree
@@ -148,8 +148,8 @@ def _differing(ours: Any, theirs: Any) -> tuple[Any, ...] | None:
         pairs = [(ours[key], theirs[key]) for key in theirs.keys() - _PLACES]
     else:
         return None if ours == theirs else _place(theirs)
-    found = [_differing(one, other) for one, other in pairs]
-    places = [place for place in found if place is not None]
+    differences = [_differing(one, other) for one, other in pairs]
+    places = [place for place in differences if place is not None]
     return min(filter(None, places), default=_place(theirs)) if places else None
 
 
@@ -169,10 +169,10 @@ def _piece(text: str, place: tuple[Any, ...] | None) -> str:
     return f"{cut!r} (line {before.count(chr(10)) + 1}, column {len(before) - (before.rfind(chr(10)) + 1) + 1})" if cut else ""
 
 
-def _both(cursor: duckdb.DuckDBPyConnection, one: str, other: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _both(cursor: duckdb.DuckDBPyConnection, ours: str, theirs: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the syntax trees that DuckDB's own parser makes of two texts."""
     query = "SELECT system.main.json_serialize_sql(?::VARCHAR), system.main.json_serialize_sql(?::VARCHAR)"
-    row = cursor.execute(query, [one, other]).fetchone() or ('{"error": true}',) * 2
+    row = cursor.execute(query, [ours, theirs]).fetchone() or ('{"error": true}',) * 2
     return dict(json.loads(row[0])), dict(json.loads(row[1]))
 
 
@@ -213,9 +213,9 @@ def _normal(node: Any, *, places: bool = False) -> Any:
         if name in _POWERS:
             out.update(function_name="power", is_operator=False)
         if out["function_name"] == "date_part":  # EXTRACT(dow FROM d) comes back as EXTRACT(DAYOFWEEK FROM d)
-            given: list[Any] = out.get("children") or out["arguments"]
-            part = json.dumps(given[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
-            given[0] = json.loads(part)
+            arguments: list[Any] = out.get("children") or out["arguments"]
+            part = json.dumps(arguments[0]).lower().replace("dayofweek", "dow").replace("dayofyear", "doy")
+            arguments[0] = json.loads(part)
         if out["function_name"] in _NEGATED:
             out["function_name"] = _NEGATED[out["function_name"]]
             return _negation(out)

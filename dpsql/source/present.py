@@ -27,9 +27,9 @@ def keep_present(scope: Scope, conditions: Sequence[exp.Expression]) -> None:
     """Note which columns are not NULL in the rows that satisfy these conditions, all of them."""
     for condition in conditions:
         for side in _not_null(condition.unnest()):
-            found = plain(side, scope)
-            if found is not None:
-                item, column = found
+            resolved = plain(side, scope)
+            if resolved is not None:
+                item, column = resolved
                 item.columns = [replace(one, present=True) if one is column else one for one in item.columns]
 
 

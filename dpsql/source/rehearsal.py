@@ -114,13 +114,16 @@ def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[
         values = _texts_of(sql_type, constants) if texts else values_of(sql_type, constants)
         lists.append(["NULL", *map(literal, values)] if texts else values)
         casts.append(f"TRY_CAST({{}} AS {sql_type})" if texts else "{}")
-    rows = min(2 * max((len(found) for found in lists), default=1), most)
+    # twice the longest list: every value of a column then meets several of each other column
+    rows = min(2 * max((len(values) for values in lists), default=1), most)
     shown = []
-    for place, ((name, sql_type), found, cast) in enumerate(zip(columns, lists, casts, strict=True)):
-        if found == ["NULL"]:  # of which DuckDB 1.4 makes an INTEGER
-            found, cast = [f"CAST(NULL AS {sql_type})"], "{}"
-        turned = [found[(row * (1 + place % 3) + place) % len(found)] for row in range(rows)] if len(found) > 1 else found * rows
-        missing = [value for value in found if value not in turned]
+    for place, ((name, sql_type), column_values, cast) in enumerate(zip(columns, lists, casts, strict=True)):
+        if column_values == ["NULL"]:  # of which DuckDB 1.4 makes an INTEGER
+            column_values, cast = [f"CAST(NULL AS {sql_type})"], "{}"
+        count, step = len(column_values), 1 + place % 3
+        turned = [column_values[(row * step + place) % count] for row in range(rows)] if count > 1 else column_values * rows
+        # where the step shares a divisor with the number of values, some are never met by turning
+        missing = [value for value in column_values if value not in turned]
         all_rows = f"system.main.unnest([{', '.join([*missing, *turned][:rows])}])"
         shown.append(f"{cast.format(all_rows)} AS {quoted(name)}")
     return f"(SELECT {', '.join(shown)}) AS {quoted(alias)}"
@@ -128,14 +131,14 @@ def made_up(columns: Sequence[tuple[str, str]], alias: str, constants: Sequence[
 
 def constants_of(select: exp.Select) -> list[str]:
     """Return the constants that a source names, as texts, with the whole numbers beside them."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for node in select.find_all(exp.Literal):
-        found[node.name] = None
+        texts[node.name] = None
         if not node.is_string and node.name.isdigit():
-            found[str(int(node.name) + 1)] = None
-        if len(found) >= MOST_LITERALS:
+            texts[str(int(node.name) + 1)] = None
+        if len(texts) >= MOST_LITERALS:
             break
-    return list(found)
+    return list(texts)
 
 
 def rehearse(catalog: Catalog, select: exp.Select, leaves: Mapping[str, Sequence[tuple[str, str]]]) -> None:
@@ -188,18 +191,18 @@ def guarded(select: exp.Select) -> exp.Select:
 
 def _expressions(select: exp.Select) -> list[exp.Expression]:
     """Return the outermost expressions of a SELECT and of those in its FROM: listed, after WHERE, on both sides of ON."""
-    found: list[exp.Expression] = []
+    expressions: list[exp.Expression] = []
     for part in list(select.find_all(exp.Select)):
         if part.meta.get(COMBINING):  # columns, aggregates and windows of columns: what is computed stands below and above
             continue
-        found += [listed.this if isinstance(listed, exp.Alias) else listed for listed in part.expressions]
+        expressions += [listed.this if isinstance(listed, exp.Alias) else listed for listed in part.expressions]
         if part.args.get("where") is not None:
-            found += _conjuncts(part.args["where"].this)
+            expressions += _conjuncts(part.args["where"].this)
     for join in list(select.find_all(exp.Join)):
         on = join.args.get("on")
         for bare in [] if on is None else _conjuncts(on):
-            found += [bare.this, bare.expression] if isinstance(bare, _COMPARISONS) else [bare]
-    return found
+            expressions += [bare.this, bare.expression] if isinstance(bare, _COMPARISONS) else [bare]
+    return expressions
 
 
 def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:

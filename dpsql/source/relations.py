@@ -75,6 +75,7 @@ class Analysis(Leaves):
         self._clauses(node, view)
         for name in (i for i in node.find_all(exp.Identifier) if fold(i.name).startswith(RESERVED)):
             refuse(repr(name.name), f"names that start with {RESERVED} are dpsql's own", name, view.where)
+        # CTEs are checked where they are read: one that nobody reads would not be, and is refused below
         view, own = self._with(node, view)
         clause = node.args.get("from_") or node.args.get("from")
         if clause is None:
@@ -154,6 +155,7 @@ class Analysis(Leaves):
             refuse(construct, "not allowed after the name of a table", node, view.where)
         if isinstance(node.this, exp.Identifier):
             if len(node.parts) == 1 and not public:
+                # a CTE hides a table of its name, and a later one an earlier
                 known = next((c for name, c in reversed(view.ctes) if name == fold(node.name)), None)
                 if known is not None:
                     return self._cte(known, node, view)
@@ -190,6 +192,7 @@ class Analysis(Leaves):
         agree(self.catalog.cursor, text, tree, where)  # before DuckDB binds the view: that may run what is in it
         self.named.append((node, entry.table))
         described = self.catalog.describe(f"SELECT * FROM {entry.table.sql}")  # noqa: S608 -- quoted by TableId
+        # a view keeps the columns that its text had when it was made: those of the tables below may have changed since
         if [d.sql_type for d in described] != [c.sql_type for c in inner.columns]:
             refuse(f"view {entry.table.text}", "its columns are not what its text says; create it again", node, view.where)
         inner.unnamed.clear()
@@ -208,6 +211,7 @@ class Analysis(Leaves):
             refuse(f"{kind} JOIN".strip(), "only JOIN and LEFT JOIN to a public table ON its key", join, view.where)
         if not join.args.get("on") and not join.args.get("using"):
             refuse("JOIN without ON", "every row would meet every row; write JOIN public ON a = public.key", join, view.where)
+        # a key is declared of a table: neither a CTE nor a subquery has one
         named = join.this.name if isinstance(join.this, exp.Table) and len(join.this.parts) == 1 else None
         if not isinstance(join.this, exp.Table) or any(name == fold(named or "") for name, _ in view.ctes):
             refuse("JOIN", "only a base table may be joined, no subquery or CTE; make it a table first", join, view.where)
@@ -218,9 +222,11 @@ class Analysis(Leaves):
             self._not_protected()
         item = self._table(join.this, view, public=True)
         table = self.named[-1][1]
+        # the right side is public from here on
         pairs = key_pairs(join, scope, item, view.where)
         keys = [*([] if table.is_file else self.catalog.keys(table)), *self.public_keys(table)]
         key = covered_key(keys, table, item, {public.ref for public, _ in pairs}, join, view.where)
+        # the key is believed, not checked: numbers of rows, or types with one equality, keep a row from being counted twice
         exactly = all(one_equality(public.sql_type) for public, _ in pairs)
         if self.table is not None and self.carried.linked and not exactly:
             refuse("JOIN", "rows of a linked table have no number; join on a key of whole numbers or dates here", join, view.where)
@@ -237,6 +243,7 @@ class Analysis(Leaves):
             )
             for public, value in pairs
         ]
+        # the equality of bytes on both sides is that by which one row is taken for each key
         item.node = one_row_a_key(item, key)
         item.columns = [replace(c, nullable=True) for c in item.columns]
         if any(fold(item.name) == fold(other.name) for other in scope.items):
@@ -257,6 +264,7 @@ class Analysis(Leaves):
                 value = rewrite(inner)
                 if plain and not plain[2]:
                     name = name or plain[1].name
+                    # a column that is copied keeps where it is from
                     columns.append(replace(plain[1], name=name, ref=name))
                 else:
                     name = name or (plain[2][-1] if plain else "")
@@ -291,16 +299,16 @@ class Analysis(Leaves):
         if not items or (isinstance(node, exp.Column) and len(node.parts) > 2):
             refuse(render(node), "not a relation in FROM; write the fields of a struct one by one: s.field AS a", node, scope.where)
         left_out, replaced = self._modifiers(star, scope)
-        found: list[tuple[str, exp.Expression]] = []
+        entries: list[tuple[str, exp.Expression]] = []
         for item in items:
             for column in item.columns:
                 key = fold(column.name)
                 if key in left_out or (table is None and key in item.hidden):
                     continue
-                found.append((column.name, replaced.pop(key, None) or exp.column(column.name, table=item.name, quoted=True)))
+                entries.append((column.name, replaced.pop(key, None) or exp.column(column.name, table=item.name, quoted=True)))
         if replaced:
             refuse("REPLACE", "it names a column that * does not have", node, scope.where)
-        return found
+        return entries
 
     def _modifiers(self, star: exp.Star, scope: Scope) -> tuple[set[str], dict[str, exp.Expression]]:
         """Return the folded names after EXCLUDE, and the expressions after REPLACE by folded name."""

@@ -67,7 +67,7 @@ class Carried:
         ArgumentError
             The privacy unit is gone, or of a type whose values have several forms.
         """
-        found: dict[str, exp.Expression] = {}
+        carried: dict[str, exp.Expression] = {}
         if unit is not None:
             column = next((c for c in columns if fold(c.name) == fold(unit)), None)
             if column is None:
@@ -75,11 +75,11 @@ class Carried:
             if not is_unit(column.sql_type):
                 raise ArgumentError("privacy_unit", unit, f"is {column.sql_type} in {table.text}; name a column that is {KINDS}")
             self.unit = column.name
-            found[UNIT] = unit_value(exp.Column(this=identifier(column.name), table=identifier(alias)), column.sql_type)
+            carried[UNIT] = unit_value(exp.Column(this=identifier(column.name), table=identifier(alias)), column.sql_type)
         self.numbered = all(fold(name) != number_column(table) for name in stored)
         if self.numbered:
-            found[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
-        self._origin[alias] = found
+            carried[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
+        self._origin[alias] = carried
 
     def begin_linked(self, alias: str, unit: str, value: exp.Expression, join: exp.Join) -> None:
         """Note what the unit of a linked table is: ``value``, after ``join``. Its rows have no number: a unit's are bounded.
@@ -102,7 +102,7 @@ class Carried:
 
     def add(self, select: exp.Select, alias: str) -> None:
         """Add them to the list of a SELECT whose first relation has this alias."""
-        names = [name for name, wanted in ((UNIT, self.unit is not None), (ROW, self.numbered)) if wanted]
+        names = [name for name, is_carried in ((UNIT, self.unit is not None), (ROW, self.numbered)) if is_carried]
         known = self._origin.get(alias) or {n: exp.Column(this=identifier(n), table=identifier(alias)) for n in names}
         listed = [exp.Alias(this=known[name].copy(), alias=identifier(name)) for name in names]
         select.set("expressions", [*select.expressions, *listed])

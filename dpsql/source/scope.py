@@ -137,12 +137,12 @@ class Scope:
                 matches = fold(item.name) == prefix[0] if length == 1 else item.path[-length:] == prefix
                 if matches and (column := item.column(parts[length])):
                     return item, column, parts[length + 1 :]
-        found = [
+        matching = [
             (item, c) for item in self.items if fold(parts[0]) not in item.hidden and (c := item.column(parts[0])) is not None
         ]
-        if len(found) > 1:
+        if len(matching) > 1:
             refuse(f"column {parts[0]!r}", "several relations have it; write relation.column", node, self.where)
-        if not found:
+        if not matching:
             for item in self.items:
                 for part in parts:
                     if (advice := item.unsafe.get(fold(part))) is not None:
@@ -153,14 +153,14 @@ class Scope:
                 ".".join(parts),
                 f"no such column{self.where}; there are {names!r} (a name given with AS in the same SELECT can't be used there)",
             )
-        return (*found[0], parts[1:])
+        return (*matching[0], parts[1:])
 
     def column_type(self, column: exp.Column) -> str | None:
         """Return the type of a column in generated names, None of one that is not there."""
         if column.name == UNIT:
             return "BLOB"
-        found = (item.generated(column.name) for item in self.items if item.alias == column.table)
-        return next((c.sql_type for c in found if c is not None), None)
+        generated = (item.generated(column.name) for item in self.items if item.alias == column.table)
+        return next((c.sql_type for c in generated if c is not None), None)
 
     def type_of(self, node: exp.Expression) -> str:
         """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
@@ -191,7 +191,7 @@ def with_relations(
         used.setdefault(column.table, set()).add(column.name)
     for node in list(tree.find_all(exp.Table)):
         everywhere = used.get("", set())
-        wanted = used.get(node.alias, set()) | everywhere
-        columns = [c for c in leaves[node.alias] if c[0] in wanted] or list(leaves[node.alias])[:1]
+        names = used.get(node.alias, set()) | everywhere
+        columns = [c for c in leaves[node.alias] if c[0] in names] or list(leaves[node.alias])[:1]
         node.replace(exp.Var(this=make(columns, node.alias)))
     return tree

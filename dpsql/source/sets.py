@@ -49,7 +49,9 @@ def set_operation(
     first = sides[0]
     types = [_common(analysis, [side.columns[i] for side in sides], construct, node, view) for i in range(len(first.columns))]
     columns = [_column([side.columns[i] for side in sides], kind, sql_type) for i, sql_type in enumerate(types)]
+    # whole rows are compared from here on, of one unit with each other
     if kind is not exp.Union or distinct:
+        # rows of two people may be equal in all columns, unless one of these tells the unit
         told = (c.tells_unit and all(side.columns[i].tells_unit for side in sides) for i, c in enumerate(columns))
         if first.protected and not any(told):
             refuse(
@@ -65,8 +67,8 @@ def set_operation(
     selects = [_side(analysis, side, columns, view) for side in sides]
     tree = selects[0]
     native = distinct and kind is not exp.Union
-    for other in selects[1:]:
-        tree = kind(this=tree, expression=other, distinct=native)
+    for select in selects[1:]:
+        tree = kind(this=tree, expression=select, distinct=native)
     one = first.one and kind is not exp.Union
     most = min(sum(side.most for side in sides), MOST_COUNTED) if kind is exp.Union else first.most
     outer = Relation(tree, columns, [], first.protected, one, most)
@@ -87,16 +89,18 @@ def _common(analysis: Listing, columns: list[Column], construct: str, node: exp.
     if not types:
         return "INTEGER"
     text = " UNION ALL ".join(f"SELECT CAST(NULL AS {kind}) AS x" for kind in types)
-    found = analysis.catalog.describe(text)[0].sql_type
+    # the binder casts each side to it outside of any TRY, so that type must hold all of their values
+    bound = analysis.catalog.describe(text)[0].sql_type
     for kind in types:
-        if kind != found and not cast_is_safe(kind, found):
+        if kind != bound and not cast_is_safe(kind, bound):
             refuse(construct, f"column {columns[0].name!r} is {' and '.join(types)}; CAST one of them", node, view.where)
-    return found
+    return bound
 
 
 def _column(columns: list[Column], kind: type[exp.Expression], sql_type: str) -> Column:
     """Return the column that columns in one place of a set operation become: a copy only where all of them copy the same."""
     first = columns[0]
+    # what comes out of EXCEPT are rows of the first side
     if kind is exp.Except:
         return replace(first, ref=first.name, sql_type=sql_type)
     same = all((c.origin, c.home) == (first.origin, first.home) for c in columns)

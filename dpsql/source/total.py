@@ -70,9 +70,9 @@ def declare(node: exp.Binary, types: Types, sql_type: Callable[[exp.Expression],
 
 def sooner(first: exp.Expression, then: exp.Expression, sql_type: str) -> exp.Expression:
     """Return the first of two total expressions of this type that is not NULL: another way to the same value, and the way."""
-    made = exp.Coalesce(this=first, expressions=[then])
-    made.meta[_TOTAL] = sql_type
-    return made
+    either = exp.Coalesce(this=first, expressions=[then])
+    either.meta[_TOTAL] = sql_type
+    return either
 
 
 def declare_guarded(node: exp.Expression, value: exp.Expression, sql_type: str, types: Types) -> None:
@@ -105,8 +105,8 @@ def mark(node: exp.Expression, types: Types) -> None:
 
 def _kind(node: exp.Expression) -> str | None:
     """Return the type of a total expression, None of any other."""
-    found = node.meta.get(_TOTAL)
-    return found if isinstance(found, str) else None
+    sql_type = node.meta.get(_TOTAL)
+    return sql_type if isinstance(sql_type, str) else None
 
 
 def _type(node: exp.Expression, types: Types) -> str | None:
@@ -127,6 +127,7 @@ def _type(node: exp.Expression, types: Types) -> str | None:
         mark(part, types)
         return _kind(part)
 
+    # what has parts is total if its parts are, and their types fit
     if isinstance(node, exp.Paren):
         return inner(node.this)
     if isinstance(node, exp.Anonymous):  # the bytes of a column with a collation, as a text again
@@ -150,6 +151,7 @@ def _type(node: exp.Expression, types: Types) -> str | None:
         return _case(node, inner)
     if type(node) is exp.TryCast:
         return _cast(inner(node.this), node)
+    # only sums whose type holds every result
     if type(node) in _SUMS:
         kinds = {inner(node.this), inner(node.expression)}
         if kinds in ({"DOUBLE"}, {"FLOAT"}):
@@ -162,10 +164,10 @@ def _number(node: exp.Literal) -> str | None:
     """Return the type of a constant; of a number, a DECIMAL with as many digits, or whole."""
     if node.is_string:
         return f"{_CONSTANT}{node.name}"
-    found = literal_digits(node)
-    if found is None or sum(found) > _LONGEST:
+    sizes = literal_digits(node)
+    if sizes is None or sum(sizes) > _LONGEST:
         return None
-    before, after = found
+    before, after = sizes
     return f"DECIMAL({before + after},{after})" if after else "INTEGER" if before < 10 else "BIGINT"
 
 
@@ -201,10 +203,10 @@ def _one_number(kinds: Sequence[str]) -> bool:
     """Return whether there is a type of numbers that holds all values of these."""
     exact = [kind for kind in kinds if kind not in FLOATS]
     sizes = [digits(kind) for kind in exact if kind in INTEGERS or decimal_width(kind)]
-    found = [size for size in sizes if size is not None]
-    if len(found) < len(exact):
+    bounded = [size for size in sizes if size is not None]
+    if len(bounded) < len(exact):
         return False
-    return len(exact) < len(kinds) or sum(map(max, zip(*found, strict=True))) <= 38
+    return len(exact) < len(kinds) or sum(map(max, zip(*bounded, strict=True))) <= 38
 
 
 def _case(node: exp.Case, inner: Callable[[exp.Expression], str | None]) -> str | None:

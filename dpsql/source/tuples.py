@@ -40,12 +40,12 @@ def _parts(node: exp.Expression) -> list[exp.Expression] | None:
     called = isinstance(node, exp.Anonymous) and str(node.this).lower() in ("row", "struct_pack")
     if not called and not isinstance(node, exp.Tuple | exp.Struct):
         return None
-    found: list[exp.Expression] = []
+    parts: list[exp.Expression] = []
     for part in node.expressions:
         inner = part.expression if isinstance(part, exp.PropertyEQ | exp.Kwarg) else part
         below = _parts(inner)
-        found += [inner.copy()] if below is None else below
-    return found
+        parts += [inner.copy()] if below is None else below
+    return parts
 
 
 def together(values: list[exp.Expression], scope: Scope, at: exp.Expression) -> exp.Expression:

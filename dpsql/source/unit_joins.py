@@ -117,25 +117,29 @@ class Joins:
             refuse("JOIN", f"a source may read {MOST_RELATIONS} tables; make one of them of several", join, where)
         if item.name and any(fold(item.name) == fold(other.name) for other in rows.scope.items):
             refuse(f"{item.name!r}", "two relations have that name; give one another with AS", join, where)
+        # USING and ON come to the same from here on; what says "same unit" is generated, and not written again
         using = [u.name for u in join.args.get("using") or []]
-        given = self._using(rows.scope, item, using) if using else conditions_of(join.args["on"]) if join.args.get("on") else []
-        if side and not given:
+        on = self._using(rows.scope, item, using) if using else conditions_of(join.args["on"]) if join.args.get("on") else []
+        if side and not on:
             refuse(name, "write ON or USING", join, where)
         self._allowed(rows, item, side, kind, name, join)
         both = replace(rows.scope, items=[*rows.scope.items, item])
-        conditions = [c for c in given if not self._same_unit(c, rows.scope, item, both)]
+        conditions = [c for c in on if not self._same_unit(c, rows.scope, item, both)]
         units = rows.unit is not None and item.protected
         linked_tables = bool(self.analysis.lineages)
+        # conditions after WHERE say as much as those after ON where the join is an inner one
         pool = [c for c in rest if self._known(c, both)] if not side and kind in ("", "INNER", "CROSS") else []
-        known = [*given, *pool]
+        known = [*on, *pool]
         if units:
             linked = any(self._linked(c, item, both) for c in known)
             if not linked and not any(self._same_unit(c, rows.scope, item, both) for c in known):
                 refuse(name, self._two_people(), join, where)
+        # of a public table whose key is fixed, a row meets one row at most, so that a unit with one row keeps one
         key = [] if item.protected else self._key(join, item, [*conditions, *pool] if linked_tables else conditions, both)
         if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
+        # work: before two relations of many rows meet, those of each unit are limited
         meets = Meets.of(self, item, known, both, key=bool(key))
         several = units and not rows.one and not item.one
         if several and not meets.linear and not (kind in ("SEMI", "ANTI") and looked_up(conditions, item, both)):
@@ -148,21 +152,23 @@ class Joins:
         elif kind not in ("SEMI", "ANTI"):
             item = self._bounded(rows, item, key=bool(key))
         both = replace(rows.scope, items=[*rows.scope.items, item])
-        held: exp.Expression | None = None
+        # a linked table beside its parent needs no way up of its own: the unit is the parent's
+        to_parent: exp.Expression | None = None
         if units and side in ("", "LEFT") and kind in ("", "INNER", "CROSS"):
-            held = next((one for c in known if (one := self._held(c, rows, item, both)) is not None), None)
+            to_parent = next((one for c in known if (one := self._held(c, rows, item, both)) is not None), None)
         written = [self._condition(c, Rewriter(both)) for c in conditions]
-        if held is not None and isinstance(item.node, exp.Subquery):
+        if to_parent is not None and isinstance(item.node, exp.Subquery):
             item.node = without_parent(item.node)  # the row on the left is its parent, and of the same unit
-            written.insert(0, held)
+            written.insert(0, to_parent)
         elif units and rows.unit is not None:
-            said = any(isinstance(c.unnest(), exp.EQ) for c in known if self._same_unit(c, rows.scope, item, both))
-            written.insert(0, self._one_unit(rows.unit, unit_column(item.alias), said=said))
-            written += [self._condition(c, Rewriter(both)) for c in known if self._linked(c, item, both) and c not in given]
+            by_equality = any(isinstance(c.unnest(), exp.EQ) for c in known if self._same_unit(c, rows.scope, item, both))
+            written.insert(0, self._one_unit(rows.unit, unit_column(item.alias), by_equality=by_equality))
+            written += [self._condition(c, Rewriter(both)) for c in known if self._linked(c, item, both) and c not in on]
         if kind in ("SEMI", "ANTI"):
             rows.tree.append("joins", joined(item, kind, None, written))
             return rows
-        most = self._most(rows, item, side, [*given, *(c for c in rest if self._known(c, both))], both, key=bool(key))
+        # what is noted from here on is of the joined rows: how many, which keys, which columns may be NULL
+        most = self._most(rows, item, side, [*on, *(c for c in rest if self._known(c, both))], both, key=bool(key))
         meets.mark(rows, item)
         if side in ("RIGHT", "FULL"):
             out = self._wrapped(rows, item, side, using, written)
@@ -177,12 +183,12 @@ class Joins:
         rows.joined(item, joined(item, None if written else "CROSS", side or None, written))
         rows.most = most
         if not side:
-            keep_present(rows.scope, given)
+            keep_present(rows.scope, on)
         return rows
 
-    def _one_unit(self, left: exp.Expression, right: exp.Expression, *, said: bool) -> exp.Expression:
-        """Return the condition that two rows are of one unit; ``said``: the text has it as ``=``, which is true of no NULL."""
-        equal = exp.EQ if said or not self.analysis.may_lack_unit() else exp.NullSafeEQ
+    def _one_unit(self, left: exp.Expression, right: exp.Expression, *, by_equality: bool) -> exp.Expression:
+        """Return the condition that two rows are of one unit; ``by_equality``: the text has ``=``, which is true of no NULL."""
+        equal = exp.EQ if by_equality or not self.analysis.may_lack_unit() else exp.NullSafeEQ
         return equal(this=left.copy(), expression=right)
 
     def _two_people(self) -> str:
@@ -190,17 +196,18 @@ class Joins:
         lineage = next(iter(self.analysis.lineages.values()), None)
         table = self.analysis.table
         unit = self.analysis.ways.unit(lineage) if lineage is not None else table and self.analysis.unit_column(table)
-        said = _SAME_UNIT.format(unit or "unit")
+        reason = _SAME_UNIT.format(unit or "unit")
         if lineage is None:
-            return said
+            return reason
         hop = lineage.hops[0]
-        return f"{said}; or join along a link, as ON child.{hop.column} = parent.{hop.parent_column}"
+        return f"{reason}; or join along a link, as ON child.{hop.column} = parent.{hop.parent_column}"
 
     def _key(self, join: exp.Join, item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[str]:
         """Return a declared key of a public table that a join fixes: then a row meets at most one row of it."""
         node, table = self.analysis.named[-1] if self.analysis.named else (None, None)
         if node is not join.this or table is None or table.is_file or not all(comparable(c.sql_type) for c in item.columns):
             return []
+        # a key is unique in bytes, so only equality of bytes fixes it
         fixed = {column.ref for column in self._fixed(item, conditions, both) if exact(column.sql_type)}
         keys = [*self.analysis.catalog.keys(table), *self.analysis.public_keys(table)]
         return next(([c.name for c in item.columns if c.ref in key] for key in keys if key and set(key) <= fixed), [])
@@ -215,8 +222,8 @@ class Joins:
         rows.restrict(Rewriter(rows.scope)(trees.pop()))
         entries = list(zip([c.name for c in item.columns], trees, strict=True))
         relation = self.analysis._columns(exp.Select(), rows, entries, self.view.where)
-        found = self.analysis._nested(relation, exp.Table(), item.name, self.view)
-        return replace(found, path=item.path, one=True)
+        nested = self.analysis._nested(relation, exp.Table(), item.name, self.view)
+        return replace(nested, path=item.path, one=True)
 
     def _most(
         self, rows: Rows, item: Item, side: str, conditions: Sequence[exp.Expression], both: Scope, *, key: bool
@@ -229,6 +236,7 @@ class Joins:
         if rows.unit is not None and item.protected:
             along = [self._along(*pair, rows, item) for c in conditions if (pair := self._linked(c, item, both)) is not None]
             most = max(rows.most * item.most, rows.most + item.most if side == "FULL" else 0)
+            # along a link each row meets its own alone, so the product is far too many
             if along:
                 most = max(min(along), rows.most if side in ("LEFT", "FULL") else 1, item.most if side in ("RIGHT", "FULL") else 1)
         elif rows.unit is None and not item.protected:
@@ -245,11 +253,11 @@ class Joins:
         fixed = []
         for condition in conditions:
             sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
-            for side, other in (sides, sides[::-1]) if sides else ():
-                found = plain(side, both) if isinstance(side, exp.Column) else None
-                outside = all(both.resolve(c)[0] is not item for c in other.find_all(exp.Column))
-                if found is not None and found[0] is item and outside:
-                    fixed.append(found[1])
+            for side, opposite in (sides, sides[::-1]) if sides else ():
+                resolved = plain(side, both) if isinstance(side, exp.Column) else None
+                outside = all(both.resolve(c)[0] is not item for c in opposite.find_all(exp.Column))
+                if resolved is not None and resolved[0] is item and outside:
+                    fixed.append(resolved[1])
         return fixed
 
     def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope) -> int:
@@ -260,13 +268,14 @@ class Joins:
             return 1
         fixed = [exp.Column(this=identifier(ref), table=identifier(public.alias)) for ref in refs]
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
+        # a NULL is equal to nothing, so it meets nobody
         met = [column.copy().is_(exp.null()).not_() for column in fixed]
         text = render(count.where(*met).group_by(*fixed) if fixed else count)
         try:
-            found_most = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
+            row = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
         except duckdb.Error:  # what is wrong with it is said where it is checked
             return 1
-        return max(1, int((found_most and found_most[0]) or 1))
+        return max(1, int((row and row[0]) or 1))
 
     def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
         """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.
@@ -297,19 +306,19 @@ class Joins:
 
     def _using(self, scope: Scope, item: Item, names: Sequence[str]) -> list[exp.Expression]:
         """Return USING as equalities."""
-        found: list[exp.Expression] = []
+        equalities: list[exp.Expression] = []
         for name in names:
             column = item.column(name)
             if column is None:
                 raise ArgumentError("source", name, f"{item.name} has no such column{self.view.where}")
             owner, left, _ = scope.resolve(exp.column(name, quoted=True))
-            found.append(
+            equalities.append(
                 exp.EQ(
                     this=exp.column(left.name, table=owner.name, quoted=True),
                     expression=exp.column(column.name, table=item.name, quoted=True),
                 )
             )
-        return found
+        return equalities
 
     @staticmethod
     def _known(node: exp.Expression, scope: Scope) -> bool:
@@ -375,6 +384,7 @@ class Joins:
     def _wrapped(self, rows: Rows, item: Item, side: str, using: Sequence[str], written: list[exp.Expression]) -> Rows:
         """Return a RIGHT or FULL join as a layer: its unit is that of the side that is there."""
         left_unit, right_unit = rows.unit, unit_column(item.alias) if item.protected else None
+        # a column of USING is that of the side that is there, so both are merged into one
         merged: list[tuple[str, Column, Item, Column]] = []
         for name in using:
             owner, column, _ = rows.scope.resolve(exp.column(name, quoted=True))
@@ -387,6 +397,7 @@ class Joins:
         rows.scope.items[:] = items
         rows.joined(last, joined(item, None, side, written))
         rows.unit = right_unit
+        # a row without a partner on the right is of the unit on the left
         if side == "FULL" and left_unit is not None and right_unit is not None:
             rows.unit = exp.Coalesce(this=left_unit.copy(), expressions=[right_unit.copy()])
         layer = Layer(rows)
@@ -396,8 +407,8 @@ class Joins:
             ]
             value: exp.Expression = sides[1] if side == "RIGHT" else exp.Coalesce(this=sides[0], expressions=[sides[1]])
             unit = right.unit and (side == "RIGHT" or column.unit)
-            made = layer.add(value, _merged(column, right, side, unit))
-            layer.listed[-1] = (replace(made, name=name), value, None)
+            added = layer.add(value, _merged(column, right, side, unit))
+            layer.listed[-1] = (replace(added, name=name), value, None)
         layer.keep_all()
         out = layer.close(one=one)
         for name in using:

@@ -72,6 +72,7 @@ class UnitLocal:
         modifiers = node.get("modifiers") or []
         if (node.get("cte_map") or {}).get("map") or any(m.get("type") != "DISTINCT_MODIFIER" for m in modifiers):
             raise _refused("WITH, an order or LIMIT")
+        # DISTINCT of people's rows is generated as GROUP BY, where the unit is seen among the keys
         has, place = self._plain_query(node)
         if modifiers and has:
             raise _refused("DISTINCT")
@@ -99,13 +100,15 @@ class UnitLocal:
 
     def _carries(self, node: Node, side: Side) -> bool:
         """Whether an expression is the unit of the row that it stands in."""
+        # where the table is read the unit is its column, in the one form that values of its type get
         if side.leaf:
             named = {tuple(n["column_names"]) for n in nodes(node) if n.get("class") == "COLUMN_REF"}
             called = {str(n["function_name"]).lower() for n in nodes(node) if n.get("class") == "FUNCTION"}
             return named == {(side.leaf, side.column)} and called <= {"encode", "isnan", "+"}
+        # after a FULL join it is that of the side that is there
         if side.pair is not None and node.get("type") == "OPERATOR_COALESCE":
-            found = [_unit_of(child) for child in node.get("children") or node.get("arguments") or []]
-            return len(found) == 2 and found[0] in side.pair[0] and found[1] in side.pair[1]
+            units = [_unit_of(child) for child in node.get("children") or node.get("arguments") or []]
+            return len(units) == 2 and units[0] in side.pair[0] and units[1] in side.pair[1]
         return _unit_of(node) in side.carriers
 
     def _expressions(self, node: Node, side: Side) -> None:
@@ -115,6 +118,7 @@ class UnitLocal:
         every = list(nodes(computed))
         if any(n.get("class") == "SUBQUERY" or "from_table" in n for n in every):
             raise _refused("a subquery in an expression")
+        # one set of keys, all of them: a total over several units would stand in another set
         if groups and (
             list(map(list, node.get("group_sets") or [])) != [list(range(len(groups)))] or any(not _column(g) for g in groups)
         ):
@@ -124,6 +128,7 @@ class UnitLocal:
         combines = any(n.get("class") == "FUNCTION" and kinds.get(str(n["function_name"]).lower()) == "aggregate" for n in every)
         if not side.unit:
             return
+        # rows meet in a group or a partition: each must be of one unit
         if (combines or groups) and (side.leaf or not any(self._carries(group, side) for group in groups)):
             raise _refused("an aggregate")
         for window in (n for n in every if n.get("class") == "WINDOW"):
@@ -138,10 +143,10 @@ class UnitLocal:
             raise _refused("unnest")
         if not lists:
             return
-        given = [child for n in lists for child in n.get("children") or [a["expression"] for a in n["arguments"]]]
-        plain = all(_column(n) for n in [*given, *(n for n in node["select_list"] if not _is_unnest(n))])
+        arguments = [child for n in lists for child in n.get("children") or [a["expression"] for a in n["arguments"]]]
+        plain = all(_column(n) for n in [*arguments, *(n for n in node["select_list"] if not _is_unnest(n))])
         alone = not node.get("group_expressions") and not node.get("where_clause")
-        if (side.unit and not side.carriers) or not plain or not alone or len(given) != len(lists):
+        if (side.unit and not side.carriers) or not plain or not alone or len(arguments) != len(lists):
             raise _refused("unnest")
 
     def _from(self, node: Node) -> Side:
@@ -175,6 +180,7 @@ class UnitLocal:
             if str(node["function"]["function_name"]).lower() != "read_parquet":
                 raise _refused("a table function")
             texts = [_text(n) for n in nodes(node["function"]) if n.get("class") == "CONSTANT"]
+            # files are public but for one, which is known by its path
             own = self.table.is_file and self.table.name in texts
             name = "read_parquet()"
         self.read.add(name)
@@ -194,9 +200,11 @@ class UnitLocal:
             raise _refused("a linked table")
         if node["join_type"] != ("LEFT" if hop.orphans == "unit" else "INNER") or node.get("using_columns"):
             raise _refused("the join of a linked table")
+        # the parent must be there with all of its rows: one that is left out would make orphans of its children
         query = parent["subquery"]["node"]
         if query["type"] != "SELECT_NODE" or query.get("where_clause") or query.get("group_expressions") or query.get("modifiers"):
             raise _refused("the parent of a linked table")
+        # the last parent is the root itself, any other one is a leaf, with its own parent beside it
         inside, rows = query["from_table"], query["from_table"]
         if not last:
             rows = inside["left"] if inside["type"] == "JOIN" else inside
@@ -206,11 +214,12 @@ class UnitLocal:
         listed = query["select_list"]
         keys = [n for n in listed if n.get("alias") != UNIT]
         above, key = str(parent["alias"]), str(keys[0].get("alias") or "") if len(keys) == 1 else ""
-        held = _bare(keys[0]) if key else ()
+        parent_key = _bare(keys[0]) if key else ()
+        # nothing but the equality of the link: any more, and rows would be without their unit
         on = node.get("condition") or {}
         sides = (on["left"], on["right"]) if on.get("type") == "COMPARE_EQUAL" else ()
-        found = {_bare(side) for side in sides}
-        if held != (str(rows["alias"]), hop.parent_column) or found != {(str(child["alias"]), hop.column), (above, key)}:
+        compared = {_bare(side) for side in sides}
+        if parent_key != (str(rows["alias"]), hop.parent_column) or compared != {(str(child["alias"]), hop.column), (above, key)}:
             raise _refused("the columns of a link")
         return Side(True, frozenset(), None, above, UNIT)
 
@@ -233,8 +242,8 @@ class UnitLocal:
         if combines or any(n.get("class") in ("WINDOW", "SUBQUERY") or "from_table" in n or _is_unnest(n) for n in every):
             raise _refused("a linked table without its parent")
         stored = {(r, c): (table, name) for r, c, table, name in below.stored}
-        found = ((str(listed.get("alias") or ""), _reference(listed)) for listed in query["select_list"])
-        copied = ((name or place[1], stored[place]) for name, place in found if len(place) == 2 and place in stored)
+        entries = ((str(listed.get("alias") or ""), _reference(listed)) for listed in query["select_list"])
+        copied = ((name or place[1], stored[place]) for name, place in entries if len(place) == 2 and place in stored)
         return Side(False, stored=frozenset((alias, name, *of) for name, of in copied), loose=below.loose, chosen=True)
 
     def _grouped(self, alias: str, query: Node) -> Side | None:
@@ -247,16 +256,19 @@ class UnitLocal:
             below = self._below(name, inside) if _is_plain(inside) else None
         if below is None:
             return None
+        # extremes do not depend on the order of rows, and their groups are those of columns that are passed on
         groups, listed = query["group_expressions"], query["select_list"]
         keys = {_reference(group) for group in groups}
         ends = [one for one in listed if one.get("class") == "FUNCTION"]
-        given = [child for one in ends for child in one.get("children") or [a["expression"] for a in one.get("arguments") or []]]
+        arguments = [
+            child for end in ends for child in end.get("children") or [a["expression"] for a in end.get("arguments") or []]
+        ]
         if (
             () in keys
             or list(map(list, query.get("group_sets") or [])) != [list(range(len(groups)))]
-            or any(str(one["function_name"]).lower() not in ("min", "max") or one.get("filter") for one in ends)
-            or len(given) != len(ends)
-            or not all(map(_column, given))
+            or any(str(end["function_name"]).lower() not in ("min", "max") or end.get("filter") for end in ends)
+            or len(arguments) != len(ends)
+            or not all(map(_column, arguments))
             or not all(_reference(one) in keys for one in listed if one not in ends)
         ):
             raise _refused("a linked table without its parent")
@@ -276,8 +288,9 @@ class UnitLocal:
         """
         hop, _ = self.hops[right.loose]
         children = {(r, c) for r, c, table, name in right.stored if (table, name) == (hop.child.text, hop.column)}
+        # the row outside holds the same key: as the parent itself, or as another child of it
         others = {text: other for text, (other, _) in self.hops.items()}
-        held = {
+        parents = {
             (r, c)
             for r, c, table, name in left.stored
             if (table, name) == (hop.parent.text, hop.parent_column)
@@ -288,7 +301,7 @@ class UnitLocal:
             for condition in _conjuncts(node.get("condition") or {}):
                 if condition.get("type") == "COMPARE_EQUAL":
                     sides = [_reference(condition[side]) for side in ("left", "right")]
-                    if (sides[0] in children and sides[1] in held) or (sides[1] in children and sides[0] in held):
+                    if (sides[0] in children and sides[1] in parents) or (sides[1] in children and sides[0] in parents):
                         return Side(True, left.carriers, stored=left.stored)
         raise _refused("a linked table without its parent")
 
@@ -311,6 +324,7 @@ class UnitLocal:
         if beside["type"] == "BASE_TABLE" and _table_name(beside) in self.hops:
             return self._linked(node, *self.hops[_table_name(beside)])
         left, right, kind = self._from(node["left"]), self._from(node["right"]), str(node["join_type"])
+        # rows without a unit may only stand on the right, where those on the left say whose they are
         if left.loose:
             raise _refused("a linked table without its parent")
         if right.loose and kind in (("INNER", "LEFT") if right.grouped else ("SEMI", "ANTI")):
@@ -319,12 +333,14 @@ class UnitLocal:
             return self._held(left, right, node, kind)
         if left.leaf or right.leaf or left.pair or right.pair:
             raise _refused("a join")
+        # rows of two people must not meet: the units of both sides are among the conditions
         if left.unit and right.unit:
             pairs = [_pair(c) for c in _conjuncts(node.get("condition") or {})]
             if not any(
                 (a in left.carriers and b in right.carriers) or (b in left.carriers and a in right.carriers) for a, b in pairs
             ):
                 raise _refused("a join of people's rows")
+        # the side that is there in every row gives the unit
         if kind == "INNER":
             return Side(left.unit or right.unit, left.carriers | right.carriers, stored=left.stored | right.stored)
         if kind in ("LEFT", "SEMI", "ANTI") and (left.unit or not right.unit):
@@ -380,10 +396,10 @@ def _stored(alias: str, query: Node, hops: Mapping[str, tuple[Hop, bool]], root:
     rows = rows["left"] if rows["type"] == "JOIN" else rows
     if rows["type"] != "BASE_TABLE" or (_table_name(rows) not in hops and _table_name(rows) != root.text):
         return frozenset()
-    found = ((listed, _reference(listed)) for listed in query["select_list"])
+    references = ((listed, _reference(listed)) for listed in query["select_list"])
     return frozenset(
         (alias, str(listed.get("alias") or reference[1]), _table_name(rows), reference[1])
-        for listed, reference in found
+        for listed, reference in references
         if reference[:1] == (str(rows["alias"]),)
     )
 

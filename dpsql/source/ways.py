@@ -46,14 +46,14 @@ class Ways:
 
     def unit(self, lineage: Lineage) -> str:
         """Return the column of the root that is the privacy unit, as the catalog spells it."""
-        wanted = self.unit_column(lineage.root) or lineage.hops[-1].parent_column
-        found = _column(self.catalog.columns(lineage.root), wanted)
-        if found is None:
-            raise ArgumentError("privacy_unit", wanted, f"{lineage.root.text} has no stored column of that name any more")
-        if not is_unit(found.sql_type):
-            several = f"is {found.sql_type} in {lineage.root.text}; name a column that is {KINDS}"
-            raise ArgumentError("privacy_unit", wanted, several)
-        return found.name
+        name = self.unit_column(lineage.root) or lineage.hops[-1].parent_column
+        column = _column(self.catalog.columns(lineage.root), name)
+        if column is None:
+            raise ArgumentError("privacy_unit", name, f"{lineage.root.text} has no stored column of that name any more")
+        if not is_unit(column.sql_type):
+            several = f"is {column.sql_type} in {lineage.root.text}; name a column that is {KINDS}"
+            raise ArgumentError("privacy_unit", name, several)
+        return column.name
 
     def up(self, lineage: Lineage, alias: str) -> tuple[exp.Join, exp.Expression]:
         """Return the join of a linked table to its parent, and the privacy unit that it gives.
@@ -84,10 +84,10 @@ class Ways:
         else:
             join, value = self._up(lineage, at + 1, parent)
             select.append("joins", join)
-        held = exp.Column(this=identifier(key.name), table=identifier(parent))
+        key_value = in_bytes(exp.Column(this=identifier(key.name), table=identifier(parent)), key.sql_type)
         select.set(
             "expressions",
-            [exp.Alias(this=in_bytes(held, key.sql_type), alias=identifier(KEY)), exp.Alias(this=value, alias=identifier(UNIT))],
+            [exp.Alias(this=key_value, alias=identifier(KEY)), exp.Alias(this=value, alias=identifier(UNIT))],
         )
         above = self.fresh(hop.parent, [])
         relation = exp.Subquery(this=select, alias=exp.TableAlias(this=identifier(above)))
@@ -99,8 +99,8 @@ class Ways:
     def _ends(self, hop: Hop, columns: list[Described]) -> tuple[Described, Described]:
         """Return the two columns of a link."""
         child, key = _column(self.catalog.columns(hop.child), hop.column), _column(columns, hop.parent_column)
-        for table, name, found in ((hop.child, hop.column, child), (hop.parent, hop.parent_column, key)):
-            if found is None:
+        for table, name, end in ((hop.child, hop.column, child), (hop.parent, hop.parent_column, key)):
+            if end is None:
                 raise ArgumentError("source", name, f"{table.text} has no stored column of that name any more; link it again")
         if child is None or key is None:  # pragma: no cover -- raised above
             raise AssertionError
@@ -163,21 +163,21 @@ def marked(column: Column, lineage: Lineage | None, keys: list[list[str]], table
     unit : str or None
         The privacy unit column of the root.
     """
-    held = {(table, fold(key[0])) for key in keys if len(key) == 1 and fold(key[0]) == fold(column.name)}
-    column = replace(column, unique=bool(held))
+    keys_held = {(table, fold(key[0])) for key in keys if len(key) == 1 and fold(key[0]) == fold(column.name)}
+    column = replace(column, unique=bool(keys_held))
     if lineage is None:
-        return replace(column, keys=frozenset(held), told=not column.nullable)
+        return replace(column, keys=frozenset(keys_held), told=not column.nullable)
     hop = lineage.hops[0]
     if fold(hop.column) != fold(column.name):
-        return replace(column, home=table, keys=frozenset(held), told=not column.nullable)
-    held.add((hop.parent, fold(hop.parent_column)))
+        return replace(column, home=table, keys=frozenset(keys_held), told=not column.nullable)
+    keys_held.add((hop.parent, fold(hop.parent_column)))
     ends = len(lineage.hops) == 1 and unit is not None and fold(hop.parent_column) == fold(unit)
     kept = hop.orphans == "unit"
     # without a parent a row is left out, or of the unit NULL: so the column tells the unit, be it NULL or not
     return replace(
         column,
         home=table,
-        keys=frozenset(held),
+        keys=frozenset(keys_held),
         told=True,
         unit=ends,
         orphans=ends and kept,

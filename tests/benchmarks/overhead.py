@@ -1,14 +1,16 @@
 """What a call costs beside the reading of rows: dp_query and dp_marginals on a small table in a database file, new and repeated.
 
-usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15]
+usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15] [--releases 0 1000 10000]
 
 Printed are medians of the runs: milliseconds on the clock and of the processor, the processor's in units of `SELECT 1` beside the
-same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call.
+same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call; for each number of
+releases that the books have before.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,14 +23,18 @@ import duckdb
 import dpsql
 from dpsql.session.instance import Instance
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from long_books import extend, releases
+
 SETUP = (
     "CREATE TABLE t AS SELECT i % 1000 AS p, i % 3 AS g, (i % 100)::DOUBLE AS x FROM range(10_000) r(i)",
-    "CALL dp_protect('t', epsilon := 300, delta := 1e-9, privacy_unit := 'p', max_contributions := 10)",
+    "CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'p', max_contributions := 10)",
     "CALL dp_declare('t', 'x', lower := 0, upper := 100)",
     "CALL dp_declare('t', 'g', categories := [0, 1, 2], nullable := false)",
 )
-QUERY = "FROM dp_query('SELECT g, count(*), avg(x) FROM t WHERE x < {} GROUP BY g', epsilon := 0.2)"
-TABLE = "FROM dp_marginals('t', columns := ['g'], epsilon := 0.2, release := 'r{}')"
+QUERY = "FROM dp_query('SELECT g, count(*), avg(x) FROM t WHERE x < {} GROUP BY g', epsilon := 0.005)"
+TABLE = "FROM dp_marginals('t', columns := ['g'], epsilon := 0.005, release := 'r{}')"
 
 
 class Counting:
@@ -70,26 +76,39 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
-    runs = parser.parse_args().runs
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "small.duckdb")) as con:
-        dpsql.load(con, progress=False)
-        for statement in SETUP:
-            con.execute(statement)
-        print(f"{'':24} {'clock':>7} {'processor':>10} {'SELECT 1':>9} {'statements':>11}   (ms, medians of {runs} runs)")
-        for name, call in (("dp_query", QUERY), ("dp_marginals", TABLE)):
-            found: dict[str, list[tuple[float, float, float]]] = {"new": [], "repeated": []}
-            for run in range(runs + 2):
-                text = call.format(run + 1)
-                for kind in found:
-                    took = timed(lambda text=text: con.execute(text).fetchall())
-                    unit = median(timed(lambda: con.execute("SELECT 1").fetchall())[1] for _ in range(9))
-                    if run > 1:  # the first ones load modules
-                        found[kind].append((*took, took[1] / unit))
-            text = call.format(runs + 50)
-            counts = {"new": statements(con, text), "repeated": statements(con, text)}
-            for kind, times in found.items():
-                wall, cpu, units = (median(values) for values in zip(*times, strict=True))
-                print(f"{f'{name}, {kind}':24} {wall:7.1f} {cpu:10.1f} {units:9.0f} {counts[kind]:11}")
+    parser.add_argument("--releases", type=int, nargs="+", default=[0])
+    arguments = parser.parse_args()
+    shown = f"(ms, medians of {arguments.runs} runs)"
+    print(f"{'releases':>8}  {'':24} {'clock':>7} {'processor':>10} {'SELECT 1':>9} {'statements':>11}   {shown}")
+    for many in arguments.releases:
+        measure(many, arguments.runs)
+
+
+def measure(many: int, runs: int) -> None:
+    """Print what calls cost on books of so many releases."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "small.duckdb")
+        with duckdb.connect(path) as con:
+            dpsql.load(con, progress=False)
+            for statement in (*SETUP, TABLE.format("first")):
+                con.execute(statement)
+            extend(con, "main.t", releases(many))
+        with duckdb.connect(path) as con:
+            dpsql.load(con, progress=False)
+            for name, call in (("dp_query", QUERY), ("dp_marginals", TABLE)):
+                times: dict[str, list[tuple[float, float, float]]] = {"new": [], "repeated": []}
+                for run in range(runs + 2):
+                    text = call.format(run + 1)
+                    for kind in times:
+                        took = timed(lambda text=text: con.execute(text).fetchall())
+                        unit = median(timed(lambda: con.execute("SELECT 1").fetchall())[1] for _ in range(9))
+                        if run > 1:  # the first ones load modules, and read the books
+                            times[kind].append((*took, took[1] / unit))
+                text = call.format(runs + 50)
+                counts = {"new": statements(con, text), "repeated": statements(con, text)}
+                for kind, each in times.items():
+                    wall, cpu, units = (median(values) for values in zip(*each, strict=True))
+                    print(f"{many:8}  {f'{name}, {kind}':24} {wall:7.1f} {cpu:10.1f} {units:9.0f} {counts[kind]:11}", flush=True)
 
 
 if __name__ == "__main__":

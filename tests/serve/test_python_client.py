@@ -19,8 +19,8 @@ from served_room import served
 
 import dpsql
 from dpsql.client import calls
-from dpsql.client.mysql_types import of_field
 from dpsql.client.place import Place
+from dpsql.client.roads import of_field
 from dpsql.errors import ArgumentError, DpsqlError
 from dpsql.serve.mysql.door import MysqlDoor
 from dpsql.serve.mysql.login import Tls

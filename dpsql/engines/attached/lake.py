@@ -32,9 +32,9 @@ class LakeTable(AttachedTable):
         with withheld(self._unread()):
             files = lake_files.listed(cursor, self.database, self.schema, self.name, snapshot)
 
-        def select(wanted: Mapping[str, str]) -> str:
-            self._check_files(cursor, files, wanted)
-            return f"SELECT {listed(wanted)} FROM {self._at(snapshot)}"  # noqa: S608 -- quoted
+        def select(columns: Mapping[str, str]) -> str:
+            self._check_files(cursor, files, columns)
+            return f"SELECT {listed(columns)} FROM {self._at(snapshot)}"  # noqa: S608 -- quoted
 
         return Looked(columns, select, files)
 
@@ -52,11 +52,11 @@ class LakeTable(AttachedTable):
     def _columns(self, cursor: duckdb.DuckDBPyConnection, snapshot: int) -> list[Described]:
         with withheld(DpsqlError(f"relation = {self.text}: the lake does not describe it")):
             rows = cursor.execute(f"DESCRIBE SELECT * FROM {self._at(snapshot)}").fetchall()  # noqa: S608 -- quoted
-        found = []
+        described = []
         for name, kind, *_ in rows:
             listed = str(kind) in _TYPES or str(kind).startswith("DECIMAL(")
-            found.append(Described(str(name), str(kind) if listed else None, str(kind)))
-        return found
+            described.append(Described(str(name), str(kind) if listed else None, str(kind)))
+        return described
 
     def _unread(self) -> DpsqlError:
         return DpsqlError(f"relation = {self.text}: its files cannot be listed, or their footers not be read")
@@ -68,10 +68,10 @@ class LakeTable(AttachedTable):
             return
         with withheld(self._unread()):
             footers = schemas(cursor, files)
-        found = sorted({name for footer in footers for name in unsafe(footer)} & converted)
-        if found:
+        misread = sorted({name for footer in footers for name in unsafe(footer)} & converted)
+        if misread:
             raise DpsqlError(
-                f"relation = {self.text}: in files that were added to the lake columns {found!r} are in a unit of time, or of a "
+                f"relation = {self.text}: in files that were added to the lake columns {misread!r} are in a unit of time, or of a "
                 "width, that is converted while it is read, and one far value fails every reading; write the table again in "
                 "DuckDB, or drop the column from the name: ALTER TABLE ... DROP COLUMN ..."
             )

@@ -54,8 +54,8 @@ def ever(cursor: duckdb.DuckDBPyConnection, lake: str) -> list[Path]:
     """
     root = data_path(cursor, lake)
     rows = cursor.execute(_EVER.format(catalog=_catalog(cursor, lake))).fetchall()
-    found = {_joined(root, *zip(row[0::2], row[1::2], strict=True)) for row in rows}
-    return [path for text in sorted(found) if (path := local_path(text)) is not None]
+    paths = {_joined(root, *zip(row[0::2], row[1::2], strict=True)) for row in rows}
+    return [path for text in sorted(paths) if (path := local_path(text)) is not None]
 
 
 def _joined(root: str, *steps: tuple[str | None, bool | None]) -> str:

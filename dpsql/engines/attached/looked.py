@@ -48,14 +48,14 @@ def unasked(files: Sequence[str]) -> None:
 
 
 @contextmanager
-def withheld(said: DpsqlError) -> Iterator[None]:
+def withheld(refusal: DpsqlError) -> Iterator[None]:
     """Say this in the place of DuckDB's errors, whose texts may name files, be of rows, or hold credentials."""
     try:
         yield
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
-        raise said from None
+        raise refusal from None
 
 
 def listed(columns: Mapping[str, str]) -> str:

@@ -51,6 +51,7 @@ class ParquetFolder:
         relation = f"system.main.read_parquet([{paths}], union_by_name = FALSE, can_have_nan = TRUE, {partitioned})"
         with withheld(self._wrong("a file of it is no Parquet file that DuckDB reads")):
             footers = schemas(cursor, files)
+        # the first file's columns are those of the relation, so all others must have the same
         if any(footer[1:] != footers[0][1:] for footer in footers) or len(footers) != len(files):
             names = sorted({str(row[0]) for footer in footers for row in set(footer[1:]) ^ set(footers[0][1:])})
             raise self._wrong(f"its files have different columns (look at {names[:12]!r})" if names else
@@ -58,6 +59,7 @@ class ParquetFolder:
         with withheld(self._wrong("DuckDB does not read its files as one table; are all of one writer, and not encrypted?")):
             rows = cursor.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()  # noqa: S608 -- quoted
         converted = unsafe(footers[0])
+        # a value in the name of a folder stands for a column: in the file as well, one of the two would win
         inside = {fold(str(row[0])) for row in footers[0][1:]}
         if inside & set(keys):
             raise self._wrong(f"columns {sorted(inside & set(keys))!r} are in the files and in the names of folders")
@@ -68,8 +70,8 @@ class ParquetFolder:
             for name, kind, *_ in rows
         ]
 
-        def select(wanted: Mapping[str, str]) -> str:
-            return f"SELECT {listed(wanted)} FROM {relation}"  # noqa: S608 -- quoted
+        def select(columns: Mapping[str, str]) -> str:
+            return f"SELECT {listed(columns)} FROM {relation}"  # noqa: S608 -- quoted
 
         return Looked(columns, select, files)
 
@@ -83,22 +85,22 @@ class ParquetFolder:
         if root is None or not is_folder(root):
             none = "there is no such folder that this process may look up; a single file needs no dp_remote"
             raise ArgumentError("relation", FILES + self.path, none)
-        found: list[str] = []
+        files: list[str] = []
         partitions: set[tuple[str, ...]] = set()
         for folder, below, names in os.walk(root, onerror=self._unreadable):
             below[:] = sorted(name for name in below if not _hidden(name))
             kept = [name for name in names if not _hidden(name) and name.lower().endswith((".parquet", ".pq"))]
-            found += [str(Path(folder, name)) for name in kept]
+            files += [str(Path(folder, name)) for name in kept]
             partitions |= {tuple(step for step in Path(folder).relative_to(root).parts if "=" in step)} if kept else set()
-        if not found:
+        if not files:
             raise self._wrong("there is no file below it that ends in .parquet or .pq")
-        if not all(map(is_file, found)):
+        if not all(map(is_file, files)):
             raise self._wrong("a name in it that ends in .parquet or .pq leads to no file that may be looked up")
-        if one_file_twice(found):
+        if one_file_twice(files):
             raise self._wrong("two names in it are one file, whose rows would count twice")
-        if any(GLOB & set(path) or "\0" in path for path in found):
+        if any(GLOB & set(path) or "\0" in path for path in files):
             raise self._wrong("the path of a file has one of the characters * ? [ ] { }: DuckDB reads them as a pattern; rename it")
-        return sorted(found), self._keys(root, partitions)
+        return sorted(files), self._keys(root, partitions)
 
     def _keys(self, root: Path, partitions: Collection[tuple[str, ...]]) -> tuple[str, ...]:
         """Return the folded names of the partitions, each of which DuckDB reads as it stands in the name of a folder.
@@ -118,18 +120,18 @@ class ParquetFolder:
                 "some of its files are in partitions (name=value/) that others have not, or have in another order; move them, so "
                 "that all lie below folders of the same names"
             )
-        found = next(iter(keys))
+        folded = next(iter(keys))
         if len(spelled) != 1:
             ways = [sorted(names) for names in map(set, zip(*spelled, strict=True)) if len(names) > 1]
             raise self._wrong(f"its partitions are spelled in several ways ({ways!r}), which DuckDB tells apart; rename them")
-        if len(set(found)) != len(found):
+        if len(set(folded)) != len(folded):
             raise self._wrong("a partition stands twice in a path (name=3/name=4/), and only one can be the value; rename one")
-        if found and any("=" in step for step in root.parts):
+        if folded and any("=" in step for step in root.parts):
             raise self._wrong(
                 "it has partitions, and lies in a folder that is called name=value itself, which DuckDB takes for one of them; "
                 "give the folder above that a name, or move it"
             )
-        return found
+        return folded
 
     def _wrong(self, reason: str) -> DpsqlError:
         return DpsqlError(f"relation = {FILES + self.path!r}: {reason}")

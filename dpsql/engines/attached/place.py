@@ -88,8 +88,8 @@ def parts_of(name: str) -> list[str]:
     >>> parts_of('pg."Odd one".people'), parts_of("pg.public.people LIMIT 3")
     (['pg', 'Odd one', 'people'], [])
     """
-    found = tokens(name)
-    words, dots = found[0::2], found[1::2]
+    read = tokens(name)
+    words, dots = read[0::2], read[1::2]
     if len(words) != len(dots) + 1 or any(token.token_type != TokenType.DOT for token in dots):
         return []
     if any(token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.DOT) for token in words):

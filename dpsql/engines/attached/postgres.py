@@ -74,10 +74,10 @@ class PostgresTable(AttachedTable):
 
     def look(self, cursor: duckdb.DuckDBPyConnection) -> Looked:
         """Return the columns; of their SELECT Postgres runs one statement, under one snapshot. No row is read."""
-        found = self._columns(cursor)
-        return Looked([column.described for column in found], lambda wanted: self._select(cursor, found, wanted))
+        columns = self._columns(cursor)
+        return Looked([column.described for column in columns], lambda chosen: self._select(cursor, columns, chosen))
 
-    def _select(self, cursor: duckdb.DuckDBPyConnection, found: list[_Column], columns: Mapping[str, str]) -> str:
+    def _select(self, cursor: duckdb.DuckDBPyConnection, of_table: list[_Column], columns: Mapping[str, str]) -> str:
         for name, value in _PINNED.items():
             try:
                 cursor.execute(f"SET SESSION {name} = '{value}'")
@@ -87,9 +87,10 @@ class PostgresTable(AttachedTable):
                 if _has(cursor, name, value):  # the configuration is locked with it
                     continue
                 raise DpsqlError(f"setting {name}: dpsql needs {value!r} for its own cursor, and cannot set it") from None
-        known = {column.described.name: column for column in found}
+        known = {column.described.name: column for column in of_table}
         inner = ", ".join(f"{known[name].expression} AS {_pg_name(name)}" for name in columns)
         query = f"SELECT {inner} FROM {_pg_name(self.schema)}.{_pg_name(self.name)}"  # noqa: S608 -- quoted
+        # a value that DuckDB's type does not hold is NULL here, and fails nobody's reading
         outer = ", ".join(f"TRY_CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in columns.items())
         return f"SELECT {outer} FROM {self._query(query)}"  # noqa: S608 -- quoted
 
@@ -103,8 +104,8 @@ class PostgresTable(AttachedTable):
         if "\\" in self.schema + self.name:  # what a backslash means in a Postgres text is a setting
             raise self._wrong("a name with a backslash cannot be asked for; rename it")
         query = _COLUMNS.format(schema=literal(self.schema), name=literal(self.name))
-        said = "Postgres does not describe it: is the server there, and may the role?"
-        with withheld(DpsqlError(f"relation = {self.text}: {said}")):
+        undescribed = "Postgres does not describe it: is the server there, and may the role?"
+        with withheld(DpsqlError(f"relation = {self.text}: {undescribed}")):
             rows = cursor.execute(f"SELECT * FROM {self._query(query)}").fetchall()  # noqa: S608 -- quoted
         if not rows:
             raise self._wrong("there is no such table; letters count: it is spelled as Postgres lists it")
@@ -113,6 +114,7 @@ class PostgresTable(AttachedTable):
                 "is a table of Postgres' own, whose rows follow from those of others (statistics hold values of them), so a budget "
                 "of its own would not cover what it shows; name the table whose rows you mean"
             )
+        # refused as a whole: where rows may depend on each other, or one text makes a reading fail
         kind, secured, encoding, reads, isolation = rows[0][:5]
         parts = set(rows[0][10] or "")
         if kind not in ("r", "p"):
@@ -142,7 +144,8 @@ class PostgresTable(AttachedTable):
                 f"is in a database of encoding {encoding}, read as {reads}: some texts have no other form there, and one of them "
                 f"makes a reading fail. Texts are read as UTF8 (client_encoding), of databases that are {' or '.join(_WHOLE)}"
             )
-        found = []
+        # refused one by one: a column that cannot be read safely is described without a type, and the others are kept
+        columns = []
         names: set[str] = set()
         for _, _, _, _, _, _, name, shown, labels, usable, _ in sorted(rows, key=lambda row: int(row[5])):
             sql_type, expression = (None, "") if labels is None else _enum(str(name), json.loads(labels))
@@ -153,8 +156,8 @@ class PostgresTable(AttachedTable):
             names.add(fold(str(name)))
             rounded = sql_type == "DOUBLE" and str(shown).startswith("numeric")
             exact = labels is None and shown != "jsonb" and not rounded  # 1.0 and 1.00 are equal in jsonb, and two texts
-            found.append(_Column(Described(str(name), sql_type, str(shown), exact=exact), expression))
-        return found
+            columns.append(_Column(Described(str(name), sql_type, str(shown), exact=exact), expression))
+        return columns
 
 
 def column_type(name: str, shown: str) -> tuple[str | None, str]:

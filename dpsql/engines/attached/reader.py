@@ -72,9 +72,9 @@ class AttachedReader:
         looked = place_of(self.cursor, self._remote.relation).look(self.cursor)
         self._apart(looked.files)
         kinds = {column.name: column.sql_type for column in looked.columns}
-        other = [name for name, kind in self._columns.items() if not _same(kinds.get(name), kind)]
-        if other:
-            raise changed(self._remote.relation, other)
+        altered = [name for name, kind in self._columns.items() if not _same(kinds.get(name), kind)]
+        if altered:
+            raise changed(self._remote.relation, altered)
         self._check_unit(looked)
         return looked.select(self._columns)
 
@@ -100,14 +100,16 @@ class AttachedReader:
         DpsqlError
             It does not read the table: it would count none of the rows.
         """
-        found = tokens(statement)
-        numbered = any(fold(token.text) == _NUMBER for token in found) and _NUMBER not in map(fold, self._columns)
+        read = tokens(statement)
+        # a place has no row numbers of its own; a column of that name hides them, as in DuckDB
+        numbered = any(fold(token.text) == _NUMBER for token in read) and _NUMBER not in map(fold, self._columns)
         size = len(self._table)
+        # the name is replaced as tokens: in a text or a longer name the same letters are left alone
         parts, end = [], 0
-        for i in range(len(found) - size + 1):
-            if [token.text for token in found[i : i + size]] == self._table and (i == 0 or found[i - 1].text != "."):
-                parts += [statement[end : found[i].start], self._relation(numbered=numbered)]
-                end = found[i + size - 1].end + 1
+        for i in range(len(read) - size + 1):
+            if [token.text for token in read[i : i + size]] == self._table and (i == 0 or read[i - 1].text != "."):
+                parts += [statement[end : read[i].start], self._relation(numbered=numbered)]
+                end = read[i + size - 1].end + 1
         if not parts:
             raise DpsqlError(f"a statement does not read the rows of {self._remote.relation!r}; please report this")
         return "".join([*parts, statement[end:]])
@@ -142,6 +144,6 @@ class AttachedReader:
         return self._reader.codes(self.placed(select))
 
 
-def _same(found: str | None, wanted: str) -> bool:
+def _same(now: str | None, before: str) -> bool:
     """Whether a column has the type that it had; an ENUM may have got further labels, whose values are NULL here."""
-    return found == wanted or found is not None and found.startswith("ENUM(") and wanted.startswith("ENUM(")
+    return now == before or now is not None and now.startswith("ENUM(") and before.startswith("ENUM(")

@@ -57,13 +57,13 @@ class DuckReader:
 
     def fine(self, select: str, numbers: Sequence[Numbers]) -> list[IntArray]:
         """Count numbers along their grids, block by block: memory does not grow with the rows."""
-        found = [np.zeros(one.edges.size - 1, np.int64) for one in numbers]
+        histograms = [np.zeros(one.edges.size - 1, np.int64) for one in numbers]
         with counting.ProtectedReading(self.cursor) as background:
             for frame in background.frames(select, _VECTORS):
-                for one, counts in zip(numbers, found, strict=True):
-                    values = frame[one.value].to_numpy(dtype=np.float64)[frame[one.code].to_numpy() == 0]
-                    counts += np.bincount(one.place(values), minlength=counts.size)
-        return found
+                for column, counts in zip(numbers, histograms, strict=True):
+                    values = frame[column.value].to_numpy(dtype=np.float64)[frame[column.code].to_numpy() == 0]
+                    counts += np.bincount(column.place(values), minlength=counts.size)
+        return histograms
 
     @contextmanager
     def codes(self, select: str) -> Iterator[DuckCodes]:

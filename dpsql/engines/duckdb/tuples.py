@@ -55,14 +55,15 @@ def count_tuples(
         query = parts[0] if len(parts) == 1 else exp.union(*parts, distinct=False, copy=False)
         some = keys[first:behind]
         if some.size == end - start:  # every cell of these tables: the key says where its count goes
-            found = guarded(cursor, query.sql(dialect="duckdb")).fetchnumpy()
-            counts[np.asarray(found["cell"], dtype=np.int64) - start + first] = np.asarray(found["n"], dtype=np.int64)
+            counted = guarded(cursor, query.sql(dialect="duckdb")).fetchnumpy()
+            counts[np.asarray(counted["cell"], dtype=np.int64) - start + first] = np.asarray(counted["n"], dtype=np.int64)
             continue
+        # some of many cells: DuckDB joins the counts with those that are asked for, and hands over no others
         frame = pd.DataFrame({"cell": some.astype(np.uint64), "place": np.arange(first, behind)})
         with registered(cursor, frame) as name:
             text = f"SELECT place, n FROM ({query.sql(dialect='duckdb')}) JOIN {name} USING (cell)"  # noqa: S608
-            found = guarded(cursor, text).fetchnumpy()
-        counts[np.asarray(found["place"], dtype=np.int64)] = np.asarray(found["n"], dtype=np.int64)
+            counted = guarded(cursor, text).fetchnumpy()
+        counts[np.asarray(counted["place"], dtype=np.int64)] = np.asarray(counted["n"], dtype=np.int64)
     return counts
 
 
@@ -108,10 +109,10 @@ def widths(
             text = f"SELECT r, count(*) AS s FROM ({rows}) SEMI JOIN {known} USING (cell) GROUP BY r"  # noqa: S608
             guarded(cursor, f"INSERT INTO {name} {text}")
     guarded(cursor, f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT r, sum(s)::INTEGER AS s FROM {name} GROUP BY r")  # noqa: S608
-    found = guarded(cursor, f"SELECT s, count(*) AS n FROM {name} GROUP BY s").fetchnumpy()  # noqa: S608
+    by_width = guarded(cursor, f"SELECT s, count(*) AS n FROM {name} GROUP BY s").fetchnumpy()  # noqa: S608
     row = guarded(cursor, f'SELECT count(*) FROM "{codes_table}"').fetchone()  # noqa: S608
     histogram = np.zeros(math.comb(len(index.sizes), k) + 1, dtype=np.int64)
-    histogram[np.asarray(found["s"], dtype=np.int64)] = np.asarray(found["n"], dtype=np.int64)
+    histogram[np.asarray(by_width["s"], dtype=np.int64)] = np.asarray(by_width["n"], dtype=np.int64)
     histogram[0] = (int(row[0]) if row else 0) - int(histogram[1:].sum())
     return name, histogram
 
@@ -169,6 +170,7 @@ def count_bounded(
     token = uuid.uuid4().hex
     narrow = f"__dp_narrow_{token}"
     wide = f"(SELECT r FROM {row_widths} WHERE s > {int(most)})"  # noqa: S608
+    # rows that have no more than `most` keep all their tuples: only the others are ranked
     guarded(cursor, f'CREATE TEMP TABLE {narrow} AS SELECT * FROM "{codes_table}" ANTI JOIN {wide} w ON rowid = w.r')  # noqa: S608
     try:
         counts = count_tuples(cursor, narrow, index, keys, empty)
@@ -182,10 +184,11 @@ def count_bounded(
     if not rows or most == 0:
         return counts
     with registered(cursor, pd.DataFrame({"cell": keys.astype(np.uint64), "place": np.arange(keys.size)})) as known:
+        # ranked by the salt, the row and the tuple alone, so that no row's choice depends on another row
         order = f"md5_number_lower(concat_ws(',', '{salt}', r, cell)) ASC, cell ASC"
         rank = f"row_number() OVER (PARTITION BY r ORDER BY {order}) AS rank"
         ranked = f"SELECT place, {rank} FROM ({rows}) JOIN {known} USING (cell)"  # noqa: S608
         text = f"SELECT place, count(*) AS n FROM ({ranked}) WHERE rank <= {int(most)} GROUP BY place"  # noqa: S608
-        found = guarded(cursor, text).fetchnumpy()
-    counts[np.asarray(found["place"], dtype=np.int64)] += np.asarray(found["n"], dtype=np.int64)
+        counted = guarded(cursor, text).fetchnumpy()
+    counts[np.asarray(counted["place"], dtype=np.int64)] += np.asarray(counted["n"], dtype=np.int64)
     return counts

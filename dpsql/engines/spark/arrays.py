@@ -147,9 +147,9 @@ def counting(task: Pass) -> Mapper:
         if task.square is not None:
             products = Products(task.sizes, task.square.attributes)
             square = flat[behind:].reshape(task.square.count, task.square.count)
-        given = layout(task.sizes)
+        wire = layout(task.sizes)
         for batch in batches:
-            codes = codes_of(batch, given, task.sizes, flat)
+            codes = codes_of(batch, wire, task.sizes, flat)
             if codes is None:
                 continue
             flat[0] += batch.num_rows
@@ -169,35 +169,38 @@ def _multiply(products: Products, codes: Codes, rows: int, square: Ints) -> None
             unpack(tile, square[first : first + len(tile), first:])
 
 
-def codes_of(batch: pa.RecordBatch, given: Layout, sizes: Sequence[int], head: Ints) -> Codes | None:
+def codes_of(batch: pa.RecordBatch, wire: Layout, sizes: Sequence[int], head: Ints) -> Codes | None:
     """Return the codes of a batch, an array for each attribute; None, and a mark in the head, where one is missing or no code."""
-    found: Codes = [_NO_CODES] * len(sizes)
+    by_position: Codes = [_NO_CODES] * len(sizes)
+    # an error that a worker raises would quote its rows: all that comes out is a mark in the head
     if any(column.null_count for column in batch.columns):
         head[1] = 1
         return None
     columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-    for word, fields, free in zip(columns, given.words, given.free, strict=False):
+    for word, fields, free in zip(columns, wire.words, wire.free, strict=False):
         if (word & free).any():
             head[1] = 1
             return None
+        # a word of flags alone is unpacked at once
         if all(bits == 1 for _, _, bits in fields):
             single = np.unpackbits(word.astype("<i8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
             across = np.ascontiguousarray(single.T)
             for position, shift, _ in fields:
-                found[position] = across[shift]
+                by_position[position] = across[shift]
         else:
             for position, shift, bits in fields:
                 codes = ((word >> shift) & ((1 << bits) - 1)).astype(np.uint8)
                 if sizes[position] < 1 << bits and codes.size and codes.max() >= sizes[position]:
                     head[1] = 1
                     return None
-                found[position] = codes
-    for alone, position in zip(columns[len(given.words) :], given.alone, strict=False):
+                by_position[position] = codes
+    # attributes that share no word have columns of their own
+    for alone, position in zip(columns[len(wire.words) :], wire.alone, strict=False):
         if alone.dtype.kind != "i" or (alone.size and (alone.min() < 0 or alone.max() >= sizes[position])):
             head[1] = 1
             return None
-        found[position] = alone
-    return found
+        by_position[position] = alone
+    return by_position
 
 
 def chunks(flat: Ints) -> Batches:
@@ -233,10 +236,10 @@ def adding() -> Mapper:
     return add
 
 
-def gathered(found: pa.Table, length: int) -> Ints:
+def gathered(table: pa.Table, length: int) -> Ints:
     """Return the array that chunks are of."""
     flat = np.zeros(length, dtype=np.int64)
-    for number, cells in zip(found.column(0).to_pylist(), found.column(1), strict=True):
+    for number, cells in zip(table.column(0).to_pylist(), table.column(1), strict=True):
         part = np.frombuffer(cells.as_buffer(), dtype=np.int64)
         flat[number * CHUNK : number * CHUNK + part.size] += part
     return flat

@@ -40,17 +40,17 @@ def reason(error: BaseException) -> str:
     """Return what an error says, in a line: only where nothing depends on a protected row."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): ", line)]
-    found = raised[0] if raised else (lines or [""])[0]
-    return f"{type(error).__name__}: {found[:400]}"
+    told = raised[0] if raised else (lines or [""])[0]
+    return f"{type(error).__name__}: {told[:400]}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
+    link: BaseException | None = error
     for _ in range(_DEEPEST):
-        if found is None:
+        if link is None:
             return
-        yield found
-        found = found.__cause__ or found.__context__
+        yield link
+        link = link.__cause__ or link.__context__
 
 
 def _of_connection(error: BaseException) -> bool:

@@ -25,7 +25,7 @@ def _loggers() -> list[logging.Logger]:
         before = logging.getLoggerClass()
         early = [PySparkLogger.getLogger(name) for name in _ALONE[:2]]
         logging.setLoggerClass(before)  # pyspark leaves its own there, for every logger of the process
-    known = [found for found in list(logging.Logger.manager.loggerDict.values()) if isinstance(found, logging.Logger)]
+    known = [logger for logger in list(logging.Logger.manager.loggerDict.values()) if isinstance(logger, logging.Logger)]
     named = [one for one in known if one.name in _ALONE or one.name.split(".", 1)[0] in _FAMILIES]
     return list({id(one): one for one in [*early, *named]}.values())
 

@@ -14,7 +14,9 @@ table that one unit could make.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import sys
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,16 +30,23 @@ from dpsql.domains.encoding import guarded
 from dpsql.engines.base import Numbers
 from dpsql.engines.duckdb.registered import registered
 from dpsql.engines.remote import Remote
-from dpsql.engines.spark import numbers as fine_numbers
-from dpsql.engines.spark import public, relation, session, tables, tuples, workers
+from dpsql.engines.spark import arrays, relation, session, shipping, tables, tuples
 from dpsql.engines.spark import values as grouped
-from dpsql.engines.spark.reading import SparkReading
+from dpsql.engines.spark.number_arrays import number_counting
+from dpsql.engines.spark.reading import SparkReading, tasks
 from dpsql.engines.spark.translate import Statement, translated
+from dpsql.engines.spark.translate.types import spark_type
 from dpsql.errors import DpsqlError, EngineLost
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.flat import FlatTables
 from dpsql.tables.tuple_index import TupleIndex
 from dpsql.text.relation import identifier
+
+_CARRIED = {"UTINYINT": "SMALLINT", "USMALLINT": "INTEGER", "UINTEGER": "BIGINT", "HUGEINT": "DECIMAL(38,0)"}
+"""What DuckDB hands over in another type, which stands for it in Spark."""
+_PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_counting: set[str] = set()
+"""Urls whose workers were tried."""
 
 
 class SparkReader:
@@ -65,15 +74,15 @@ class SparkReader:
     @cached_property
     def session(self) -> Any:
         """A session of this reading's own, with a view of the relation."""
-        found = session.session(self._remote.url)
-        weakref.finalize(self, session.close, found)
+        own = session.session(self._remote.url)
+        weakref.finalize(self, session.close, own)
         try:
-            self._known[self._table] = relation.viewed(found, self._remote.relation, self._columns)
+            self._known[self._table] = relation.viewed(own, self._remote.relation, self._columns)
         except EngineLost:
             raise
         except DpsqlError as error:  # names and types alone were looked at: no reason to take it for a fault of a row
             raise EngineLost(str(error)) from None
-        return found
+        return own
 
     def _translated(self, statement: str) -> Statement:
         self.session  # noqa: B018 -- its view is known from here on
@@ -85,8 +94,9 @@ class SparkReader:
     def bind(self, statement: str) -> None:
         """Bind a statement in DuckDB, over the empty table, and its translation in Spark. No row is read."""
         self._cursor.execute(f"DESCRIBE {statement}").fetchall()
+        # a statement that has no translation must be refused before anything is charged
         text = self._spark(statement)
-        workers.check_counting(self.session, self._remote.url)
+        check_counting(self.session, self._remote.url)
         with SparkReading(self.session) as reading:
             reading.run(lambda: self.session.sql(text).schema)
 
@@ -96,7 +106,7 @@ class SparkReader:
         name = f"dpsql_groups_{secrets.token_hex(8)}"
         self._cursor.execute(f"CREATE TEMP TABLE {identifier(name)} AS {select}")
         try:
-            with public.shipped(self.session, self._cursor, name) as view:
+            with shipped(self.session, self._cursor, name) as view:
                 self._known[identifier(name)] = view
                 yield identifier(name)
         finally:
@@ -105,15 +115,15 @@ class SparkReader:
 
     def frame(self, statement: str) -> dict[str, Any]:
         """Return the result of a statement, an array for each column."""
-        made = self._translated(statement)
+        translation = self._translated(statement)
         with SparkReading(self.session) as reading:
-            table = reading.arrow(lambda: self.session.sql(made.sql))
-        found = grouped.arrays(table)
-        if made.texts:  # DuckDB has texts of its own for numbers and times
-            shown = [f"CAST({identifier(name)} AS VARCHAR) AS {identifier(name)}" for name in made.texts]
+            table = reading.arrow(lambda: self.session.sql(translation.sql))
+        columns = grouped.arrays(table)
+        if translation.texts:  # DuckDB has texts of its own for numbers and times
+            shown = [f"CAST({identifier(name)} AS VARCHAR) AS {identifier(name)}" for name in translation.texts]
             with registered(self._cursor, table) as name:
-                found |= guarded(self._cursor, f"SELECT {', '.join(shown)} FROM {name}").fetchnumpy()  # noqa: S608 -- quoted
-        return found
+                columns |= guarded(self._cursor, f"SELECT {', '.join(shown)} FROM {name}").fetchnumpy()  # noqa: S608 -- quoted
+        return columns
 
     def tables(self, select: str, sizes: Sequence[int], cliques: Sequence[Clique]) -> tuple[FlatTables, int]:
         """Count contingency tables of a SELECT of codes."""
@@ -121,7 +131,7 @@ class SparkReader:
 
     def fine(self, select: str, numbers: Sequence[Numbers]) -> list[IntArray]:
         """Count numbers along their grids."""
-        return fine_numbers.count_numbers(self.session, self._spark(select), numbers)
+        return count_numbers(self.session, self._spark(select), numbers)
 
     @contextmanager
     def codes(self, select: str) -> Iterator[SparkCodes]:
@@ -138,8 +148,8 @@ class SparkCodes:
 
     def total(self) -> int:
         """Return the number of rows."""
-        _, found = tables.count_select(self._session, self._select, (), [()])
-        return found
+        _, count = tables.count_select(self._session, self._select, (), [()])
+        return count
 
     def tables(self, sizes: Sequence[int], cliques: Sequence[Clique]) -> tuple[FlatTables, int]:
         """Count contingency tables, and the rows."""
@@ -182,3 +192,111 @@ class SparkWidths:
     def counted(self, most: int, salt: str) -> IntArray:
         """Count the rows that have each tuple, where a row keeps at most ``most``."""
         return tuples.count_bounded(self._session, self._select, self._index, self._keys, self._empty, most=most, salt=salt)
+
+
+def check_counting(session: Any, url: str) -> None:
+    """Try once for each url whether workers can count, on no rows of anybody, before anything is charged.
+
+    Raises
+    ------
+    DpsqlError
+        Their Python lacks numpy or pyarrow, or is too different from this one.
+    """
+    if url in _counting:
+        return
+
+    def tried(batches: Any) -> Any:
+        import numpy
+        import pyarrow
+
+        assert numpy and pyarrow  # noqa: S101 -- both are there
+        yield from batches
+
+    try:
+        with SparkReading(session) as reading:
+            reading.arrow(lambda: session.range(1).selectExpr("CAST(id AS BIGINT) AS id").mapInArrow(tried, "id bigint"))
+    except EngineLost:
+        told = f"url = {url!r}: Spark gives no worker, or was lost before anything was read. Does the cluster run?"
+        raise EngineLost(told) from None
+    except DpsqlError:
+        raise DpsqlError(
+            f"url = {url!r}: Spark's workers cannot run a function of this Python: they need its minor version ({_PYTHON}) with "
+            "numpy and pyarrow; PYSPARK_PYTHON names the program that they start. Nothing was read"
+        ) from None
+    _counting.add(url)
+
+
+@contextmanager
+def shipped(session: Any, cursor: duckdb.DuckDBPyConnection, table: str) -> Iterator[str]:
+    """Make a view of a DuckDB table in Spark until the block ends; its quoted name.
+
+    Raises
+    ------
+    UnsupportedQuery
+        A column has a type that Spark has not.
+
+    Notes
+    -----
+    Privacy: for public rows alone.
+    """
+    described = [(str(row[0]), str(row[1])) for row in cursor.execute(f"DESCRIBE {identifier(table)}").fetchall()]
+    names = [f"v{i}" for i in range(len(described))]
+    listed = [
+        f"CAST({identifier(name)} AS {_CARRIED.get(kind, kind)}) AS {short}"
+        for short, (name, kind) in zip(names, described, strict=True)
+    ]
+    local = cursor.sql(f"SELECT {', '.join(listed)} FROM {identifier(table)}").to_arrow_table()  # noqa: S608 -- quoted
+    types = [spark_type(kind) for _, kind in described]
+    if local.num_rows:
+        frame = session.createDataFrame(local)
+    else:  # Spark Connect infers no types from no rows
+        nothing = ", ".join(f"CAST(NULL AS {kind}) AS {short}" for short, kind in zip(names, types, strict=True))
+        frame = session.sql(f"SELECT {nothing} WHERE false")
+    quoted = [f"`{name.replace('`', '``')}`" for name, _ in described]
+    columns = [f"CAST({short} AS {kind}) AS {name}" for short, kind, name in zip(names, types, quoted, strict=True)]
+    view = f"dpsql_{secrets.token_hex(8)}"
+    frame.selectExpr(*columns).createOrReplaceTempView(view)
+    try:
+        yield f"`{view}`"
+    finally:
+        with contextlib.suppress(Exception):  # the session may have ended
+            session.catalog.dropTempView(view)
+
+
+def count_numbers(session: Any, select: str, numbers: Sequence[Numbers]) -> list[IntArray]:
+    """Count numbers of a SELECT along their grids.
+
+    Parameters
+    ----------
+    session : SparkSession
+    select : str
+        In Spark's SQL, with the columns that ``numbers`` name.
+    numbers : sequence of Numbers
+
+    Returns
+    -------
+    list of int64 arrays, shape (cells,)
+
+    Raises
+    ------
+    DpsqlError
+        Spark failed, the reason is withheld.
+
+    Notes
+    -----
+    Privacy: exact, secret counts. What moves is cells times tasks.
+    """
+    columns = [f"CAST({one.code} AS INT) AS k{i}, CAST({one.value} AS DOUBLE) AS v{i}" for i, one in enumerate(numbers)]
+    wired = f"SELECT {', '.join(columns)} FROM ({select}) AS given"  # noqa: S608 -- our own statement
+
+    def frame() -> Any:
+        rows = session.sql(wired).coalesce(tasks(session))
+        counted = shipping.mapped(rows, number_counting([np.asarray(one.edges, dtype=np.float64) for one in numbers]))
+        return shipping.mapped(counted.repartition(1), arrays.adding())
+
+    starts = np.cumsum([arrays.HEAD, *(one.edges.size - 1 for one in numbers)])
+    with SparkReading(session) as reading:
+        flat = arrays.gathered(reading.arrow(frame), int(starts[-1]))
+    if flat[1]:
+        raise DpsqlError(tables.DEFECT)
+    return [flat[first:behind] for first, behind in zip(starts[:-1], starts[1:], strict=True)]

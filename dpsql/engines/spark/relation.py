@@ -90,6 +90,7 @@ def frame_of(session: Any, relation: str) -> Any:
             f"relation = {relation!r}: Spark cannot read it ({type(error).__name__}); name a table as Spark calls it (a temporary "
             f"view belongs to one session, and is none), or {files}"
         ) from None
+    # rows of a view may depend on each other, and a file under two names would count twice
     if files_there is None:
         check_table(session, relation)
     elif local_path(files_there[1]) is not None:
@@ -121,7 +122,7 @@ def describe(session: Any, relation: str) -> list[Described]:
     ArgumentError
         It has no column that can be used.
     """
-    found = []
+    columns = []
     frame = frame_of(session, relation)
     fields, names = frame.schema.fields, set[str]()
     unsigned = _unsigned(frame, [field.name for field in fields if field.dataType.simpleString() in _WHOLE])
@@ -130,10 +131,10 @@ def describe(session: Any, relation: str) -> list[Described]:
         usable = field.name and fold(field.name) not in names and "\0" not in field.name  # DuckDB would take Age and age for one
         names.add(fold(field.name))
         sql_type = _WHOLE[kind] if field.name in unsigned else duckdb_type(kind)
-        found.append(Described(field.name, sql_type if usable else None, f"unsigned {kind}" if field.name in unsigned else kind))
-    if not any(column.sql_type for column in found):
+        columns.append(Described(field.name, sql_type if usable else None, f"unsigned {kind}" if field.name in unsigned else kind))
+    if not any(column.sql_type for column in columns):
         raise ArgumentError("relation", relation, "has no column of a type that can be used; is the folder there, with files?")
-    return found
+    return columns
 
 
 def _unsigned(frame: Any, names: Sequence[str]) -> set[str]:
@@ -173,10 +174,11 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     """
     frame = frame_of(session, relation)
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    other = [n for n, sql_type in columns.items() if sql_type not in (duckdb_type(kinds.get(n, "")), _WHOLE.get(kinds.get(n, "")))]
-    if other:
-        raise changed(relation, other)
+    differ = [n for n, sql_type in columns.items() if sql_type not in (duckdb_type(kinds.get(n, "")), _WHOLE.get(kinds.get(n, "")))]
+    if differ:
+        raise changed(relation, differ)
     listed = []
+    # values that DuckDB has otherwise, or not at all, are brought into its form here: no later statement knows of them
     for name, sql_type in columns.items():
         form = f"try_cast({{}} AS {spark_type(sql_type)})" if kinds[name] in _WHOLE else _FORMS.get(kinds[name], "{}")
         listed.append(f"{form.replace('{}', quoted([name]))} AS {quoted([name])}")

@@ -51,8 +51,8 @@ def checked_url(url: str) -> str:
     if not _URL.fullmatch(url):
         raise ArgumentError("url", shown, "is none of Spark Connect, as 'sc://host:15002'")
     if not _HARMLESS.issuperset(names):
-        taken = f"has parameters; dpsql takes {sorted(_HARMLESS)!r} alone"
-        raise ArgumentError("url", shown, f"{taken}: others may be credentials, and the url is written to the books")
+        refused = f"has parameters; dpsql takes {sorted(_HARMLESS)!r} alone"
+        raise ArgumentError("url", shown, f"{refused}: others may be credentials, and the url is written to the books")
     return url
 
 
@@ -99,6 +99,7 @@ def session(url: str) -> Any:
     try:
         with quiet():
             own = SparkSession(DefaultChannelBuilder(url + secret, _CHANNEL))
+            # a wrong address is to be noticed soon; a server that has answered once is worth waiting for
             own.client.set_retry_policies([DefaultPolicy(max_retries=min(RETRIES, FIRST_RETRIES))])
             for name, value in SETTINGS.items():
                 own.conf.set(name, value)

@@ -111,6 +111,7 @@ def _grouped(reading: SparkReading, select: str, tables: FlatTables, places: lis
     if len(places) == 1:
         text = f"SELECT CAST(0 AS BIGINT) AS g, t0 AS cell, count(*) AS n FROM ({inner}) AS cells GROUP BY t0"  # noqa: S608
     else:
+        # one reading of the rows for all of these tables
         names = [f"t{i}" for i in range(len(places))]
         sets = ", ".join(f"({name})" for name in names)
         which = f"CAST(grouping_id({', '.join(names)}) AS BIGINT) AS g, coalesce({', '.join(names)}) AS cell"
@@ -118,9 +119,9 @@ def _grouped(reading: SparkReading, select: str, tables: FlatTables, places: lis
     _take(tables, places, reading.arrow(lambda: session.sql(text)))
 
 
-def _take(tables: FlatTables, places: list[int], found: Any) -> None:
+def _take(tables: FlatTables, places: list[int], groups: Any) -> None:
     """Write the counts of groups: (g, cell, n), where all bits of g are set but that of the table."""
-    which, cell, n = (found.column(i).to_numpy() for i in range(3))
+    which, cell, n = (groups.column(i).to_numpy() for i in range(3))
     if (cell < 0).any():
         raise DpsqlError(DEFECT)
     count = len(places)
@@ -150,6 +151,7 @@ def _arrays(reading: SparkReading, select: str, tables: FlatTables, places: IntA
     """Count tables in arrays, in as many passes as their cells need."""
     sizes = tables.sizes
     asked = [tables.cliques[place] for place in places.tolist()]
+    # tables of pairs come out of one matrix product; what is left is counted by joint tables and summed from them
     work = streamed(sizes, asked, MOST_CELLS)
     rest = Cliques.of(asked).without(work.in_gram)
     square = Square(work.gram, columns(sizes, work.gram)) if work.gram else None
@@ -157,12 +159,13 @@ def _arrays(reading: SparkReading, select: str, tables: FlatTables, places: IntA
     if len(todo) > 1 and work.budget > 1:  # joint tables need room: another reading costs more than they save
         todo = min(todo, _passes(sizes, asked, folds(sizes, rest, asked, 1), square), key=len)
     whole = len(asked) == len(tables)
+    # a task writes its tables side by side: where some are counted in groups, they need an array of their own
     counted = tables if whole else FlatTables(sizes, asked, np.zeros(int(cell_counts(sizes, asked).sum()), dtype=np.int64))
-    for number, (task, wanted) in enumerate(todo):
+    for number, (task, in_pass) in enumerate(todo):
         reading.part(number, len(todo))
         flat = _run(reading, select, task)
         ends = (0, *task.ends)
-        for i, place in enumerate(wanted):
+        for i, place in enumerate(in_pass):
             counted.flat[counted.offsets[place] : counted.offsets[place + 1]] = flat[HEAD + ends[i] : HEAD + ends[i + 1]]
         if task.square is not None:
             gram = GramCounter(sizes, task.square.attributes, np.flatnonzero(work.in_gram), counted)
@@ -174,25 +177,25 @@ def _arrays(reading: SparkReading, select: str, tables: FlatTables, places: IntA
 
 
 def _passes(
-    sizes: tuple[int, ...], asked: Sequence[Clique], made: Sequence[Fold], square: Square | None
+    sizes: tuple[int, ...], asked: Sequence[Clique], joint_tables: Sequence[Fold], square: Square | None
 ) -> list[tuple[Pass, list[int]]]:
     """Return what each pass counts, and which of the tables asked for its cells are."""
     cells = cell_counts(sizes, asked)
-    found: list[tuple[Pass, list[int]]] = []
+    passes: list[tuple[Pass, list[int]]] = []
     some: list[Fold] = []
     room = 0
 
     def close() -> None:
         nonlocal room
-        wanted = [place for fold in some for place in fold.wanted]
-        number = {place: i for i, place in enumerate(wanted)}
-        held = tuple(Fold(fold.parts, tuple(number[place] for place in fold.wanted)) for fold in some)
-        ends = tuple(np.cumsum(cells[wanted]).tolist())
-        found.append((Pass(sizes, tuple(asked[place] for place in wanted), ends, held, None if found else square), wanted))
+        those = [place for fold in some for place in fold.wanted]
+        number = {place: i for i, place in enumerate(those)}
+        numbered = tuple(Fold(fold.parts, tuple(number[place] for place in fold.wanted)) for fold in some)
+        ends = tuple(np.cumsum(cells[those]).tolist())
+        passes.append((Pass(sizes, tuple(asked[place] for place in those), ends, numbered, None if passes else square), those))
         some.clear()
         room = 0
 
-    for fold in made:
+    for fold in joint_tables:
         # A joint table and what is summed from it are there at the same time.
         alone = any(asked[place] == fold.attributes for place in fold.wanted)
         need = int(cells[list(fold.wanted)].sum()) + (0 if alone else fold.cells(sizes))
@@ -200,9 +203,9 @@ def _passes(
             close()
         some.append(fold)
         room += need
-    if some or not found:
+    if some or not passes:
         close()
-    return found
+    return passes
 
 
 def _run(reading: SparkReading, select: str, task: Pass) -> IntArray:
@@ -232,11 +235,11 @@ def wire_sql(select: str, sizes: Sequence[int]) -> str:
     >>> wire_sql("SELECT 0 AS c0, 250 AS c1", [2, 300])
     'SELECT CAST(least(c0, 2) AS BIGINT) AS w0, try_cast(c1 AS SMALLINT) AS w1 FROM (SELECT 0 AS c0, 250 AS c1) AS codes'
     """
-    given, listed = arrays.layout(sizes), []
-    for fields in given.words:
+    wire, listed = arrays.layout(sizes), []
+    for fields in wire.words:
         capped = ((f"CAST(least(c{i}, {sizes[i]}) AS BIGINT)", shift) for i, shift, _ in fields)
         listed.append(" | ".join(f"shiftleft({code}, {shift})" if shift else code for code, shift in capped))
-    for i in given.alone:
+    for i in wire.alone:
         listed.append(f"try_cast(c{i} AS {'TINYINT' if sizes[i] <= 2**7 else 'SMALLINT' if sizes[i] <= 2**15 else 'INT'})")
     listed = listed or ["CAST(0 AS TINYINT)"]  # a row of no attributes is still a row
     named = ", ".join(f"{column} AS w{i}" for i, column in enumerate(listed))

@@ -87,12 +87,13 @@ def tuple_counting(task: Tuples) -> Mapper:
 
     def count(batches: Batches) -> Batches:
         flat = np.zeros(task.length, dtype=np.int64)
-        found = flat[HEAD:]
+        counts = flat[HEAD:]
         lookups = [_lookup(table) for table in task.tables]
+        # so many rows together that the places in all tables fit into memory
         step = max(1, _PLACES // max(len(task.tables), 1))
-        given = layout(task.limits)
+        wire = layout(task.limits)
         for batch in batches:
-            codes = codes_of(batch, given, task.limits, flat)
+            codes = codes_of(batch, wire, task.limits, flat)
             if codes is None:
                 continue
             flat[0] += batch.num_rows
@@ -100,14 +101,14 @@ def tuple_counting(task: Tuples) -> Mapper:
                 part = [column[start : start + step].astype(np.int64) for column in codes]
                 if task.what == "count":
                     for _, places in _places(task, lookups, part):
-                        np.add.at(found, places[places >= 0], 1)
+                        np.add.at(counts, places[places >= 0], 1)
                 elif task.what == "widths":
                     widths = np.zeros(part[0].size, dtype=np.int64)
                     for _, places in _places(task, lookups, part):
                         widths += places >= 0
-                    found += np.bincount(widths, minlength=found.size)
+                    counts += np.bincount(widths, minlength=counts.size)
                 else:
-                    _bounded(task, lookups, part, found)
+                    _bounded(task, lookups, part, counts)
         yield from chunks(flat)
 
     return count
@@ -117,9 +118,9 @@ def _lookup(table: Table) -> Ints | None:
     """Return the place of each cell among a table's known tuples, -1 where it is none; None where they are searched, or all are."""
     if table.known is None or table.cells > _DENSE:
         return None
-    found = np.full(table.cells, -1, dtype=np.int64)
-    found[table.known] = np.arange(table.first, table.first + table.known.size)
-    return found
+    places = np.full(table.cells, -1, dtype=np.int64)
+    places[table.known] = np.arange(table.first, table.first + table.known.size)
+    return places
 
 
 def _places(task: Tuples, lookups: list[Ints | None], codes: Sequence[Ints]) -> Iterator[tuple[int, Ints]]:
@@ -151,7 +152,7 @@ def mixed(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-def _bounded(task: Tuples, lookups: list[Ints | None], codes: Sequence[Ints], found: Ints) -> None:
+def _bounded(task: Tuples, lookups: list[Ints | None], codes: Sequence[Ints], counts: Ints) -> None:
     """Count every row's tuples, or ``most`` of them."""
     matrix = np.empty((len(task.tables), codes[0].size), dtype=np.int64)
     for number, places in _places(task, lookups, codes):
@@ -159,7 +160,7 @@ def _bounded(task: Tuples, lookups: list[Ints | None], codes: Sequence[Ints], fo
     has = matrix >= 0
     wide = has.sum(axis=0) > task.most
     narrow = matrix[:, ~wide]
-    np.add.at(found, narrow[narrow >= 0], 1)
+    np.add.at(counts, narrow[narrow >= 0], 1)
     if task.most == 0 or not wide.any():
         return
     matrix, has = matrix[:, wide], has[:, wide]
@@ -171,4 +172,4 @@ def _bounded(task: Tuples, lookups: list[Ints | None], codes: Sequence[Ints], fo
     tuples, of_row = matrix[has].astype(np.uint64), np.broadcast_to(rows, matrix.shape)[has]
     ranks[has] = mixed(of_row ^ mixed(tuples * np.uint64(_ODD))) >> np.uint64(1)
     kept = np.take_along_axis(matrix, np.argpartition(ranks, task.most - 1, axis=0)[: task.most], axis=0)
-    np.add.at(found, kept[kept >= 0], 1)
+    np.add.at(counts, kept[kept >= 0], 1)

@@ -116,10 +116,10 @@ def widths(
     -----
     Privacy: exact, secret.
     """
-    total, found = _counted(session, _rows_sql(select, index, empty), _task(index, keys, empty, "widths"))
+    total, by_width = _counted(session, _rows_sql(select, index, empty), _task(index, keys, empty, "widths"))
     histogram = np.zeros(math.comb(len(index.sizes), k) + 1, dtype=np.int64)
-    histogram[: found.size] = found
-    histogram[0] = total - int(found[1:].sum())
+    histogram[: by_width.size] = by_width
+    histogram[0] = total - int(by_width[1:].sum())
     return histogram
 
 
@@ -168,6 +168,7 @@ def _task(
     present, firsts = np.unique(index.tables_of(keys), return_index=True)
     for t, first, behind in zip(present.tolist(), firsts.tolist(), [*firsts.tolist(), keys.size][1:], strict=True):
         cells = index.ends[t] - int(index.starts[t])
+        # a table all of whose tuples are known needs no list of them
         known = None if behind - first == cells else keys[first:behind] - index.starts[t]
         tables.append(Table(index.cliques[t], cells, known, first))
     limits = tuple(size + (i in empty) for i, size in enumerate(index.sizes))

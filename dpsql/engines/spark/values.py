@@ -57,8 +57,8 @@ def count_moments(
     check_cliques(sizes, [clique])
     shape = [sizes[position] for position in clique]
     names = [f"x{i}" for i in range(len(values))]
-    taken = [f"CAST({_quoted(value)} AS BIGINT) AS {name}" for name, value in zip(names, values, strict=True)]
-    inner = ", ".join([f"{cell_sql(sizes, clique)} AS cell", *taken])
+    summed = [f"CAST({_quoted(value)} AS BIGINT) AS {name}" for name, value in zip(names, values, strict=True)]
+    inner = ", ".join([f"{cell_sql(sizes, clique)} AS cell", *summed])
     # A sum of BIGINT would wrap behind 2^63; one of DECIMAL(20, 0) holds 2^33 of the largest.
     sums = [f"sum(CAST({name} AS DECIMAL(20, 0)))" for name in names]
     sums += [f"sum(CAST({a} * {b} AS DECIMAL(20, 0)))" for i, a in enumerate(names) for b in names[i:]]
@@ -88,10 +88,10 @@ def count_values(session: Any, select: str, column: str) -> tuple[list[str], Int
     Privacy: secret, the list of values too: it may only be shown after a private selection.
     """
     coded = f"SELECT /*+ COALESCE({tasks(session)}) */ {_quoted(column)} AS value FROM ({select}) AS codes"  # noqa: S608
-    found = rows(session, f"SELECT value, count(*) AS n FROM ({coded}) AS texts GROUP BY value")  # noqa: S608
+    groups = rows(session, f"SELECT value, count(*) AS n FROM ({coded}) AS texts GROUP BY value")  # noqa: S608
     with withheld():  # `dpsql.engines.spark.relation.viewed` has made all texts UTF-8
-        texts = [bytes(text).decode() for text, _ in found]
-    return texts, np.asarray([n for _, n in found], dtype=np.int64)
+        texts = [bytes(text).decode() for text, _ in groups]
+    return texts, np.asarray([n for _, n in groups], dtype=np.int64)
 
 
 def rows(session: Any, statement: str) -> list[tuple[Any, ...]]:
@@ -144,9 +144,9 @@ def _array(column: Any) -> Any:
         missing = np.array([value is None for value in values], dtype=np.bool_)
         whole = clamped([value or 0 for value in values])
         return np.ma.MaskedArray(whole, missing) if missing.any() else whole
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
 
 
 @contextmanager

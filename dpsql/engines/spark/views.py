@@ -37,7 +37,7 @@ def check_table(session: Any, relation: str) -> None:
             "Name the table below it, or write it as a table; and make the view here, over the name that it gets",
         )  # fmt: skip
     provider = _provider(session, relation).lower()
-    if any(other in provider for other in _OTHERS):
+    if any(format_ in provider for format_ in _OTHERS):
         raise ArgumentError(
             "relation", relation,
             f"is a table USING {provider}: its rows are those of a query elsewhere, or one broken line moves its neighbours; write "

@@ -41,11 +41,11 @@ class SparkWriter:
         self._files, parts = files_of(target), parts_of(target)
         self._name = "" if parts is None else quoted(parts)
         if self._files is None and parts is None:
-            wanted = "a table as Spark names it is required, 'spark:lake.people_synth', or 'spark:parquet:/folder'"
-            raise ArgumentError("into_table", f"spark:{target}", wanted)
+            required = "a table as Spark names it is required, 'spark:lake.people_synth', or 'spark:parquet:/folder'"
+            raise ArgumentError("into_table", f"spark:{target}", required)
         if self._files is not None and not _FOLDER.fullmatch(self._files[1]):
-            wanted = "an absolute folder is required: 'spark:parquet:/folder/people_synth'"
-            raise ArgumentError("into_table", f"spark:{target}", wanted)
+            required = "an absolute folder is required: 'spark:parquet:/folder/people_synth'"
+            raise ArgumentError("into_table", f"spark:{target}", required)
 
     def check(self, columns: Sequence[tuple[str, str]]) -> None:
         """Try whether columns of these names and DuckDB types can be written: the server answers, and nothing has the name."""
@@ -66,8 +66,8 @@ class SparkWriter:
                 return False
 
         with SparkReading(own, self._public) as reading:
-            found = reading.run(there)
-        if found:
+            exists = reading.run(there)
+        if exists:
             raise ArgumentError("into_table", f"spark:{self._text}", "exists already; choose another name or remove it")
 
     def write(self, blocks: Iterable[Any], columns: Sequence[tuple[str, str]], rows: int) -> None:
@@ -85,16 +85,17 @@ class SparkWriter:
                     frame.write.format(self._files[0]).mode("append").save(self._files[1])
 
             def count() -> int:
-                made = own.table(self._name) if self._files is None else own.read.format(self._files[0]).load(self._files[1])
-                return int(made.count())
+                frame = own.table(self._name) if self._files is None else own.read.format(self._files[0]).load(self._files[1])
+                return int(frame.count())
 
             with SparkReading(own, self._public) as reading:
                 if self._files is None:
-                    made = ", ".join(f"{quoted([name])} {kind}" for (name, _), kind in zip(columns, kinds, strict=True))
-                    reading.run(lambda: own.sql(f"CREATE TABLE {self._name} ({made})"))
+                    column_list = ", ".join(f"{quoted([name])} {kind}" for (name, _), kind in zip(columns, kinds, strict=True))
+                    reading.run(lambda: own.sql(f"CREATE TABLE {self._name} ({column_list})"))
                 try:
                     for block in blocks:
                         reading.run(lambda block=block: put(block))  # type: ignore[misc]
+                    # a block that was sent again after a lost answer may be there twice
                     if reading.run(count) != rows:
                         told = "Spark has written another number of rows than were drawn"
                         raise DpsqlError(f"into_table = 'spark:{self._text}': {told}")
@@ -103,13 +104,13 @@ class SparkWriter:
                     raise
 
     def _kind(self, name: str, sql_type: str) -> str:
-        found = sql_type.lower() if sql_type.startswith("DECIMAL(") else _SAME.get(sql_type)
+        kind = sql_type.lower() if sql_type.startswith("DECIMAL(") else _SAME.get(sql_type)
         if sql_type.startswith("ENUM("):
-            found = "string"
-        if found is None:
-            wanted = f"column {name!r} has the type {sql_type}, which Spark lacks; CAST it in the source"
-            raise ArgumentError("into_table", f"spark:{self._text}", wanted)
-        return found
+            kind = "string"
+        if kind is None:
+            lacking = f"column {name!r} has the type {sql_type}, which Spark lacks; CAST it in the source"
+            raise ArgumentError("into_table", f"spark:{self._text}", lacking)
+        return kind
 
     def _drop(self, own: Any) -> None:
         if self._files is None:

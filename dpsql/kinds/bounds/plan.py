@@ -22,13 +22,13 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     """
     named = list(parameters["columns"])
     columns.check_released(protected, named)
-    column, held = protected.column(named[0]), protected.protection
-    mechanism = "gaussian" if held.budget.accountant == "zcdp" or parameters["delta"] else "laplace"
+    column, protection = protected.column(named[0]), protected.protection
+    mechanism = "gaussian" if protection.budget.accountant == "zcdp" or parameters["delta"] else "laplace"
     return one_table(
         protected,
         parameters,
         Domain((bounds.magnitudes(column.name, column.sql_type, nullable=True),)),
         mechanism,
         "bounds are powers of two, read off a noisy histogram over them",
-        max_contributions=held.max_contributions,
+        max_contributions=protection.max_contributions,
     )

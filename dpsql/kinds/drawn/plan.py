@@ -29,9 +29,9 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     method, options = call.release_method, method_options(parameters)
     if not methods.is_drawn(method):
         raise ArgumentError("method", parameters["method"], "draws nothing itself")
-    found = wanted(protected, call, parameters, method, options)
-    unbinned = method.values(found.domain, options)
-    domain, measured = fine.without_automatic(found.domain, unbinned), found.tables
+    to_measure = wanted(protected, call, parameters, method, options)
+    unbinned = method.values(to_measure.domain, options)
+    domain, measured = fine.without_automatic(to_measure.domain, unbinned), to_measure.tables
     contract = contract_of(protected, domain)
     histograms = fine.fine_wanted(domain, "auto", rows=False, unbinned=unbinned)
     histograms = fine.shallow(histograms, 8)
@@ -39,7 +39,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     with naming_epsilon(parameters):
         price = method.price(domain, contract, epsilon, options)
     price = replace(price, events=(*price.events, *(event for event in (levels,) if event is not None)))
-    made = Plan(
+    release_plan = Plan(
         domain=domain,
         cliques=measured.cliques,
         scales=() if price.scale is None else (price.scale,),
@@ -52,4 +52,4 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         fine=() if levels is None else histograms.columns((levels.scale,) * levels.count, "laplace"),
     )
     notes = (*measured.notes, *fine.notes(domain, histograms, float(fine.PURE_SHARE)), *price.notes)
-    return Planned(made, calibration_of(protected, price, 0.0), found.left_out, notes)
+    return Planned(release_plan, calibration_of(protected, price, 0.0), to_measure.left_out, notes)

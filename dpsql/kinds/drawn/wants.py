@@ -36,12 +36,12 @@ class _Unmet:
 
     def refuse(self, method: str) -> None:
         """Raise what was found; several things as one error, numbered."""
-        said = list(dict.fromkeys(str(error) for error in self.errors))
-        if len(said) == 1:
+        reasons = list(dict.fromkeys(str(error) for error in self.errors))
+        if len(reasons) == 1:
             raise self.errors[0]
-        if said:
-            listed = " ".join(f"({place}) {text}." for place, text in enumerate(said, 1))
-            raise ArgumentError("method", method, f"{len(said)} things are in the way, and nothing was charged. {listed}")
+        if reasons:
+            listed = " ".join(f"({place}) {text}." for place, text in enumerate(reasons, 1))
+            raise ArgumentError("method", method, f"{len(reasons)} things are in the way, and nothing was charged. {listed}")
 
 
 def wanted(
@@ -59,11 +59,11 @@ def wanted(
     -----
     Privacy: free; looks at declarations and at the contract, no row is read.
     """
-    unmet, found = _Unmet(), None
+    unmet, to_measure = _Unmet(), None
     with unmet.noted():
-        found = measurable(protected, call, parameters)
-        check_meant(protected, call, found)
-    domain = _as_if_declared(protected, call) if found is None or unmet.errors else found.domain
+        to_measure = measurable(protected, call, parameters)
+        check_meant(protected, call, to_measure)
+    domain = _as_if_declared(protected, call) if to_measure is None or unmet.errors else to_measure.domain
     if unmet.errors and domain.attributes:
         with unmet.noted():
             method.plan(domain, options)
@@ -74,23 +74,23 @@ def wanted(
     with unmet.noted():
         no_delta(method, parameters)
     unmet.refuse(method.name)
-    if found is None:
+    if to_measure is None:
         raise TypeError("nothing is measurable, and nothing was refused")
-    return found
+    return to_measure
 
 
 def _protecting(protected: ProtectedSource, call: BuyingCall) -> str:
     """Return the call that makes n public, '' where the contract is not what is in the way."""
-    held = protected.protection
-    if held.neighbors == "replace_one" and held.max_contributions == 1:
+    protection = protected.protection
+    if protection.neighbors == "replace_one" and protection.max_contributions == 1:
         return ""
     table = call.source if protected.source.bare else protected.key
-    terms = [f"epsilon := {float(held.budget.epsilon)!r}", f"delta := {float(held.budget.delta)!r}"]
-    if held.budget.accountant != "zcdp":
-        terms.append(f"accountant := {literal(held.budget.accountant)}")
+    terms = [f"epsilon := {float(protection.budget.epsilon)!r}", f"delta := {float(protection.budget.delta)!r}"]
+    if protection.budget.accountant != "zcdp":
+        terms.append(f"accountant := {literal(protection.budget.accountant)}")
     terms.append("neighbors := 'replace_one'")
-    if held.privacy_unit is not None:
-        terms += [f"privacy_unit := {literal(held.privacy_unit)}", "max_contributions := 1"]
+    if protection.privacy_unit is not None:
+        terms += [f"privacy_unit := {literal(protection.privacy_unit)}", "max_contributions := 1"]
     return f". Before anything is bought of it: CALL dp_protect({literal(table)}, {', '.join(terms)})"
 
 
@@ -104,9 +104,9 @@ def _as_if_declared(protected: ProtectedSource, call: BuyingCall) -> Domain:
     except DomainError:  # one was declared as another type: that is said already
         return Domain(())
     names = None if call.columns is None else {fold(name) for name in call.columns}
-    made = {fold(a.name): a for a in declared.attributes}
-    made |= {fold(c.name): _plain(c) for c in without if not protected.is_unit(c)}
-    return Domain(tuple(a for name, a in made.items() if names is None or name in names))
+    by_name = {fold(a.name): a for a in declared.attributes}
+    by_name |= {fold(c.name): _plain(c) for c in without if not protected.is_unit(c)}
+    return Domain(tuple(a for name, a in by_name.items() if names is None or name in names))
 
 
 def _plain(column: OutputColumn) -> Attribute:

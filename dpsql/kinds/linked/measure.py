@@ -95,22 +95,22 @@ def _groups(
 
     Privacy: post-processing.
     """
-    found: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
+    groups: list[tuple[int, ...]] = [(1,)] * len(linked.tables)
     if linked.independent:
-        return tuple(found)
+        return tuple(groups)
     two = [scale for scale, block in zip(plan.scales, linked.blocks, strict=True) if block.right is not None]
     deviation = standard_deviation(plan.mechanism, max(two or plan.scales)) / linked.weight
-    spreads = [1.0] * len(found)
+    spreads = [1.0] * len(groups)
     for place, counts in zip(places, numbers, strict=True):
         table, column = linked.blocks[place].left
         child = linked.children(table)[column - len(linked.tables[table].domain.attributes)]
         units = np.asarray(counts, np.float64) / linked.weight
-        found[child], spreads[child] = nested_classes.cut(units, deviation), nested_classes.spread(units)
+        groups[child], spreads[child] = nested_classes.cut(units, deviation), nested_classes.spread(units)
     for child, table_ in enumerate(linked.tables):
         above = table_.parent
-        if above and len(found[above]) != 1 and spreads[above] > spreads[child]:
-            found[child], spreads[child] = (), spreads[above]
-    return tuple(found)
+        if above and len(groups[above]) != 1 and spreads[above] > spreads[child]:
+            groups[child], spreads[child] = (), spreads[above]
+    return tuple(groups)
 
 
 def _statements(context: Context, protected: ProtectedSource, plan: Plan) -> Statements:

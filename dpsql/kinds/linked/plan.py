@@ -47,7 +47,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     _check_weight(unweighted, weight, parameters)
     calibration = _calibrated(protected, parameters, count, shares, weight)
     linked = replace(unweighted, blocks=blocks, weight=weight)
-    wanted = Plan(
+    release_plan = Plan(
         domain=Domain(()),
         cliques=(),
         scales=calibration.scales[: len(blocks)],
@@ -60,7 +60,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         linked=linked,
     )
     told = fine.notes(linked.domain, histograms, part)
-    return Planned(wanted, calibration, schema.left_out, (*_notes(schema, linked, wanted), *told, *calibration.notes))
+    return Planned(release_plan, calibration, schema.left_out, (*_notes(schema, linked, release_plan), *told, *calibration.notes))
 
 
 def _weights(
@@ -85,16 +85,16 @@ def _calibrated(
     protected: ProtectedSource, parameters: Mapping[str, Any], blocks: int, shares: Sequence[float] | None, weight: int
 ) -> Calibration:
     """Return the noise of blocks in which every unit adds at most ``weight``: that of tables with so many rows a unit."""
-    held = protected.protection
+    protection = protected.protection
     options = parameters["options"]
     return calibrate(
         mechanism=options["mechanism"],
         tables=blocks,
         epsilon=parameters["epsilon"],
         delta=release_delta(protected, parameters["delta"], options["mechanism"]),
-        neighbors=held.neighbors,
+        neighbors=protection.neighbors,
         max_contributions=weight,
-        accountant=held.budget.accountant,
+        accountant=protection.budget.accountant,
         calibration=options["accountant"],
         weights=shares,
     )
@@ -119,7 +119,7 @@ def _check_size(linked: LinkedPlan) -> None:
         raise DomainError("there is nothing to measure: declare columns of the tables with dp_declare")
     cells = linked.most_cells
     if cells > MAX_CELLS or len(linked.blocks) > MOST_BLOCKS:
-        largest = max(zip(linked.lengths, linked.blocks, strict=True), key=lambda found: found[0])[1]
+        largest = max(zip(linked.lengths, linked.blocks, strict=True), key=lambda sized: sized[0])[1]
         where = {linked.tables[place[0]].name for place in (largest.left, largest.right) if place is not None}
         raise DomainError(
             f"the blocks of linked tables have {cells:,} cells, more than {MAX_CELLS:,}; the largest are of "
@@ -140,20 +140,20 @@ def _check_weight(linked: LinkedPlan, weight: int, parameters: Mapping[str, Any]
 
 def _notes(schema: Schema, linked: LinkedPlan, plan: Plan) -> list[str]:
     names = ", ".join(table.name for table in schema.tables[1:])
-    said = [
+    sentences = [
         f"a row of {schema.tables[0].name} is one unit; linked to it: {names}; {linked.weighing}",
         *schema.notes,
     ]
     if linked.independent:
-        said.append("independent: each table by itself has the same part of the loss; rows are given to parents at random")
+        sentences.append("independent: each table by itself has the same part of the loss; rows are given to parents at random")
     elif any(table.most > 1 for table in linked.tables):
-        said.append(
+        sentences.append(
             f"tables of rows are split by up to {nested_classes.GROUPS} groups of numbers of rows of one parent row, cut from the "
             "released numbers: a unit is in one cell of them together, as before"
         )
     scales = sorted({float(scale) / linked.one(block) for scale, block in zip(plan.scales, linked.blocks, strict=True)})
     of = "rows" if linked.independent else "units"
-    said.append(f"noise scale in {of}: {scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if scales[-1] > scales[0] else ""))
+    sentences.append(f"noise scale in {of}: {scales[0]:.4g}" + (f" to {scales[-1]:.4g}" if scales[-1] > scales[0] else ""))
     if not linked.independent and linked.weight < _FINE * least_share(schema.tables):
-        said.append("shares of the largest families are rounded down by over 1 %: a smaller max_rows, or more epsilon, helps")
-    return said
+        sentences.append("shares of the largest families are rounded down by over 1 %: a smaller max_rows, or more epsilon, helps")
+    return sentences

@@ -189,20 +189,20 @@ class _Builder:
 
     def _with_across(self, tables: tuple[LinkedTable, ...]) -> tuple[LinkedTable, ...]:
         """Return the tables with those of their rules that look at the tables above, too, where all columns are declared."""
-        found = list(tables)
+        with_rules = list(tables)
         for place, table in enumerate(tables[1:], 1):
             kept = []
-            for one in across_of(self._alone(self._places[place])):
-                changed = replace(table, across=(one.text,))
+            for rule in across_of(self._alone(self._places[place])):
+                changed = replace(table, across=(rule.text,))
                 try:
                     LinkedPlan((*tables[:place], changed, *tables[place + 1 :]), (), 1).joined(place)
                 except KeyError:
-                    self._notes.append(f"rule {one.text[:200]} of {table.name} is not kept: it names a column without a domain")
+                    self._notes.append(f"rule {rule.text[:200]} of {table.name} is not kept: it names a column without a domain")
                     continue
-                kept.append(one.text)
-                self._notes.append(f"every row of {table.name} obeys {one.text[:200]}, with the rows above it")
-            found[place] = replace(table, across=tuple(kept))
-        return tuple(found)
+                kept.append(rule.text)
+                self._notes.append(f"every row of {table.name} obeys {rule.text[:200]}, with the rows above it")
+            with_rules[place] = replace(table, across=tuple(kept))
+        return tuple(with_rules)
 
     def _with_counted(self, tables: tuple[LinkedTable, ...]) -> tuple[LinkedTable, ...]:
         """Return the tables with those of their rules that count the rows of one parent, where all columns are declared.
@@ -212,28 +212,28 @@ class _Builder:
         DomainError
             Codes do not decide a condition, or no family can obey: a domain or link was declared anew since the rule was.
         """
-        found = list(tables)
+        with_rules = list(tables)
         for place, table in enumerate(tables):
             kept: list[str] = []
-            for one in counted_of(self._alone(self._places[place])):
-                shown = f"{one.text[:200]} of {table.name}"
-                if table.parent is None or not set(one.columns) <= set(table.domain.names):
+            for rule in counted_of(self._alone(self._places[place])):
+                shown = f"{rule.text[:200]} of {table.name}"
+                if table.parent is None or not set(rule.columns) <= set(table.domain.names):
                     why = "the table has no parent" if table.parent is None else "it names a column without a domain"
                     self._notes.append(f"rule {shown} is not kept: {why}")
                     continue
-                self._check_counted(one, table, shown)
-                kept.append(one.text)
-                which = "exactly one" if one.exactly else "at most one"
+                self._check_counted(rule, table, shown)
+                kept.append(rule.text)
+                which = "exactly one" if rule.exactly else "at most one"
                 whose = f"of the rows of {table.name} with one parent, {which} fulfils"
-                self._notes.append(f"{whose} {one.condition.text[:200]}; nothing is measured for it")
-            found[place] = replace(table, counted=tuple(kept))
-        return tuple(found)
+                self._notes.append(f"{whose} {rule.condition.text[:200]}; nothing is measured for it")
+            with_rules[place] = replace(table, counted=tuple(kept))
+        return tuple(with_rules)
 
-    def _check_counted(self, one: Counted, table: LinkedTable, shown: str) -> None:
-        cells = decided(self._context.cursor, one, table.domain)
-        said = undecided(one, table.domain, table.source) if cells is None else extremes(cells, one, table.most)
-        if said is not None:
-            raise DomainError(f"rule {shown}: {said}. Or take it back: dp_rule with remove := true")
+    def _check_counted(self, rule: Counted, table: LinkedTable, shown: str) -> None:
+        cells = decided(self._context.cursor, rule, table.domain)
+        contradiction = undecided(rule, table.domain, table.source) if cells is None else extremes(cells, rule, table.most)
+        if contradiction is not None:
+            raise DomainError(f"rule {shown}: {contradiction}. Or take it back: dp_rule with remove := true")
 
     def _check_rules(self, tables: tuple[LinkedTable, ...]) -> None:
         """Refuse rules that leave a table without any possible row, alone or with those of the tables above it."""
@@ -241,7 +241,7 @@ class _Builder:
         for place, table in enumerate(tables):
             every = plan.every_rule(place)
             joined = plan.joined(place, every)
-            shown = {flat.text: one.text for flat, one in zip(joined.rules, every, strict=True)}
+            shown = {flat.text: original.text for flat, original in zip(joined.rules, every, strict=True)}
             for some in together(joined.rules):
                 if contradicting(self._context.cursor, some, joined.domain):
                     listed = "; ".join(shown[rule.text] for rule in some)
@@ -250,9 +250,10 @@ class _Builder:
                         "rule back (dp_rule with remove := true), or declare other domains; "
                         f"FROM dp_domain('{table.source}') shows both"
                     )
-            said = contradicted(self._context.cursor, plan.counted(place), joined.rules, joined.domain, table.most)
-            if said is not None:
-                raise DomainError(f"{table.name}: {said}. Take a rule back (dp_rule with remove := true), or declare other domains")
+            contradiction = contradicted(self._context.cursor, plan.counted(place), joined.rules, joined.domain, table.most)
+            if contradiction is not None:
+                way = "Take a rule back (dp_rule with remove := true), or declare other domains"
+                raise DomainError(f"{table.name}: {contradiction}. {way}")
 
     def _order(self, table: TableId, hop: Hop, domain: Domain) -> str | None:
         """Return the column that rows of a parent's row are ordered by, where it has bins and there can be several rows."""
@@ -261,16 +262,16 @@ class _Builder:
         if self._independent:
             self._notes.append(f"rows of {table.name} are written in no order: tables are independent")
             return None
-        found = next((a for a in domain.attributes if fold(a.name) == fold(str(hop.order_by))), None)
-        if found is None or not can_order(found):
+        attribute = next((a for a in domain.attributes if fold(a.name) == fold(str(hop.order_by))), None)
+        if attribute is None or not can_order(attribute):
             self._notes.append(
                 f"the order of {table.name} by {hop.order_by} is not measured: the column needs lower and upper bounds, "
                 f"CALL dp_declare('{table.name}', '{hop.order_by}', lower := ..., upper := ...)"
             )
             return None
         whose = f"rows of {table.name} with one parent"
-        self._notes.append(f"{whose} stand in the order of {found.name}: first and next ones are measured")
-        return found.name
+        self._notes.append(f"{whose} stand in the order of {attribute.name}: first and next ones are measured")
+        return attribute.name
 
     def _alone(self, table: TableId) -> ProtectedSource:
         """Return a table by itself, to ask what is declared of its columns: its own declarations, constraints and rules."""
@@ -286,13 +287,13 @@ class _Builder:
         """Return the columns that are numbered anew, as the table spells them, and the PRIMARY KEY among them."""
         referred = {fold(hop.parent_column) for hop in self._hops if hop is not None and hop.parent == table}
         primary = self._primary(table)
-        found = [column.name for name, column in columns.items() if name in referred or name == primary]
-        for name in found:
+        keys = [column.name for name, column in columns.items() if name in referred or name == primary]
+        for name in keys:
             kind = columns[fold(name)].sql_type
             if sqltypes.parse(kind).family not in NUMBERED:
-                said = f"is a key of type {kind}: new keys are whole numbers, texts of them, or UUIDs"
-                raise ArgumentError("source", f"{table.name}.{name}", said)
-        return found, None if primary is None else columns[primary].name
+                advice = f"is a key of type {kind}: new keys are whole numbers, texts of them, or UUIDs"
+                raise ArgumentError("source", f"{table.name}.{name}", advice)
+        return keys, None if primary is None else columns[primary].name
 
     def _primary(self, table: TableId) -> str | None:
         """Return the folded name of the PRIMARY KEY, where it is one column."""
@@ -303,9 +304,9 @@ class _Builder:
 
     def _is_foreign(self, hop: Hop) -> bool:
         """Return whether a link is a FOREIGN KEY constraint."""
-        references = {fold(name): found for name, found in catalog_of(self._context).references(hop.child).items()}
-        found = references.get(fold(hop.column))
-        return found is not None and found[0] == hop.parent and fold(found[1]) == fold(hop.parent_column)
+        references = {fold(name): reference for name, reference in catalog_of(self._context).references(hop.child).items()}
+        reference = references.get(fold(hop.column))
+        return reference is not None and reference[0] == hop.parent and fold(reference[1]) == fold(hop.parent_column)
 
     def _most(self, table: TableId, hop: Hop) -> int:
         """Return the rows that one row of the parent may have: one, where the link is a key itself."""
@@ -332,8 +333,8 @@ class _Builder:
         seen: dict[str, str] = {}
         for table in tables:
             if fold(table.name) in seen:
-                other = seen[fold(table.name)]
-                raise ArgumentError("source", table.source, f"has the name of {other}: both would be one table of the schema")
+                first = seen[fold(table.name)]
+                raise ArgumentError("source", table.source, f"has the name of {first}: both would be one table of the schema")
             seen[fold(table.name)] = table.source
 
     def _about_orphans(self, tables: Sequence[LinkedTable]) -> None:
@@ -383,7 +384,7 @@ def places_of(
     check_root(context, protected)
     lineages = {key_of(lineage.table): lineage for lineage in tables_of(context, protected.source.table)}
     root = protected.source.table
-    below = [found for table in planned[1:] if (found := lineages.get(table.source)) is not None]
+    below = [linked for table in planned[1:] if (linked := lineages.get(table.source)) is not None]
     builder = _Builder(context, protected, (root, *(lineage.table for lineage in below)), below)
     places: list[TableId] = []
     for table in planned:

@@ -37,13 +37,13 @@ class Open(Measurer):
         """
         if not _method(plan).universe:
             return None
-        found = universes.resolve(context, protected, protected.column(plan.domain.names[0]), plan.options)
-        if found.fingerprint != plan.parameters["universe"]:
+        universe = universes.resolve(context, protected, protected.column(plan.domain.names[0]), plan.options)
+        if universe.fingerprint != plan.parameters["universe"]:
             raise ReleaseError(
                 f"options = {dict(plan.options)!r}: the public domain was changed after it was charged for. Put it back as it "
                 "was to finish the release, or buy another one: release := 'another name'"
             )
-        return found
+        return universe
 
     def measure(
         self, context: Context, protected: ProtectedSource, plan: Plan, progress: Progress, members: Universe | None

@@ -42,7 +42,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     contract = contract_of(protected, domain)
     with naming_epsilon(parameters):
         price = method.price(contract, exact_epsilon(parameters), delta, options, universe.size if universe else 0)
-    wanted = Plan(
+    release_plan = Plan(
         domain=domain,
         cliques=((0,),),
         scales=() if price.scale is None else (price.scale,),
@@ -54,14 +54,14 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         open=True,
     )
     notes = (*price.notes, *((universe.note,) if universe else ()))
-    return Planned(wanted, calibration_of(protected, price, float(delta)), (), notes)
+    return Planned(release_plan, calibration_of(protected, price, float(delta)), (), notes)
 
 
-def _selection_delta(protected: ProtectedSource, given: float | None) -> Fraction:
+def _selection_delta(protected: ProtectedSource, stated: float | None) -> Fraction:
     """Return the delta of a stable selection: a share of the source's under 'zcdp'; under 'basic' it has to be named."""
     budget = protected.protection.budget
-    if given is not None:
-        return Fraction(repr(given))
+    if stated is not None:
+        return Fraction(repr(stated))
     if budget.accountant == "zcdp":
         return Fraction(selection_delta(budget.delta))
     raise ArgumentError("delta", None, "under the 'basic' accountant name what a selection may spend, e.g. delta := 1e-10")

@@ -57,16 +57,16 @@ class _Understood:
 
 def _understood(context: Context, asked: Asked, given: Mapping[str, Range]) -> _Understood:
     key = ("understood", id(asked), tuple(sorted(given.items())))
-    found = context.known.get(key)
-    if not isinstance(found, _Understood):
+    understood = context.known.get(key)
+    if not isinstance(understood, _Understood):
         facts = facts_of(context)
         lineage = Lineage(asked.source, facts.names)
         inner = InnerValues(context.cursor, facts.universe, dict(given), facts.bare)
-        found = _Understood(
+        understood = _Understood(
             asked, lineage, Relations(facts.range, given), inner.universes(lineage), inner.universes(lineage, bare=True)
         )
-        context.known[key] = found
-    return found
+        context.known[key] = understood
+    return understood
 
 
 class Asking:
@@ -80,11 +80,11 @@ class Asking:
         self.types = {column.name: column.sql_type for column in protected.source.columns}
         self.facts = facts_of(context)
         self.one_per_unit = protected.source.one_per_unit
-        given = {**given_bounds(call.call.stated_bounds), **self._stated()}
+        stated = {**given_bounds(call.call.stated_bounds), **self._stated()}
         self.auto = {canonical(read_expression(text, "bounds"), qualified=False) for text in call.call.auto if text != ALL}
         self.learning: list[Learning] = []
-        self.given = given
-        self.understood = _understood(context, self.asked, given)
+        self.given = stated
+        self.understood = _understood(context, self.asked, stated)
         self.lineage, self.relations = self.understood.lineage, self.understood.relations
         self.notes: list[str] = []
         self.partial: list[str] = []
@@ -120,16 +120,16 @@ class Asking:
 
         Divided by what cannot be zero, as declared or by WHERE, they have a value.
         """
-        known, found = self.relations.known(self.lineage), dict[str, None]()
+        known, undefined = self.relations.known(self.lineage), dict[str, None]()
         asked = self.asked
         parts = (asked.source, *asked.keys, *asked.arguments, *asked.conditions)
-        for node in (one for part in parts for one in part.find_all(exp.Div, exp.IntDiv, exp.Mod, bfs=False)):
+        for node in (division for part in parts for division in part.find_all(exp.Div, exp.IntDiv, exp.Mod, bfs=False)):
             here = node.find_ancestor(exp.Select) in (None, asked.source)
             divisor = extent(node.expression, known if here else lambda column: None)
             if divisor.lower <= 0 <= divisor.upper:
-                found[readable.expression(canonical(node, qualified=False))] = None
-        if found:
-            shown = ", ".join(list(found)[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+                undefined[readable.expression(canonical(node, qualified=False))] = None
+        if undefined:
+            shown = ", ".join(list(undefined)[:_MOST_SHOWN]) + (", ..." if len(undefined) > _MOST_SHOWN else "")
             self.notes.append(f"NULL where it is divided by zero, and a condition over it is not true: {shown}")
 
     # -- arguments --------------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ class Asking:
         """Return what is known of the arguments that need bounds or values."""
         known = self.relations.known(self.lineage)
         needed: dict[int, set[str]] = {}
-        for wanted in self.asked.wanted:
-            for place in wanted.arguments:
-                needed.setdefault(place, set()).add(wanted.function)
-        found = {}
+        for aggregate in self.asked.wanted:
+            for place in aggregate.arguments:
+                needed.setdefault(place, set()).add(aggregate.function)
+        arguments = {}
         for place, functions in needed.items():
             node, text = self.asked.arguments[place], readable.expression(self.asked.argument_texts[place])
             family = sqltypes.parse(self.types[f"a{place}"]).family
@@ -169,7 +169,7 @@ class Asking:
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
                 learned = self._learned(place, limits, whole=whole)
-                found[place] = replace(learned, values=values, **traits)
+                arguments[place] = replace(learned, values=values, **traits)
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -179,11 +179,11 @@ class Asking:
                     f"or have them learned for a share of the loss: bounds := 'auto'{self._of_units()}",
                 )
             if functions & _SUMMED and self._is_narrowed(node, limits):
-                found[place] = replace(self._narrowed(place, text, limits, whole=whole), values=values, **traits)
+                arguments[place] = replace(self._narrowed(place, text, limits, whole=whole), values=values, **traits)
                 continue
             lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
-            found[place] = Argument(lower, upper, whole, values, **traits)
-        return found
+            arguments[place] = Argument(lower, upper, whole, values, **traits)
+        return arguments
 
     def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
         """Return the range of a number of rows of one unit, which nothing else bounds: as many as count of it."""
@@ -205,22 +205,23 @@ class Asking:
         """Refuse to learn bounds where all are known: it would change nothing."""
         if ALL not in self.call.call.auto or self.learning or self.call.learned:
             return
-        texts = [readable.expression(self.asked.argument_texts[place]) for place, one in arguments.items() if one.lower is not None]
-        if texts:
-            said = f"all arguments have bounds: leave it out, or say which are to be learned: bounds := {{{texts[0]!r}: 'auto'}}"
-            raise ArgumentError("bounds", "auto", said)
+        bounded = [place for place, argument in arguments.items() if argument.lower is not None]
+        if bounded:
+            texts = [readable.expression(self.asked.argument_texts[place]) for place in bounded]
+            advice = f"all arguments have bounds: leave it out, or say which are to be learned: bounds := {{{texts[0]!r}: 'auto'}}"
+            raise ArgumentError("bounds", "auto", advice)
 
     def _check_sort(self, node: exp.Expression, text: str, family: str, sql_type: str) -> None:
         """Refuse dates as bounds of a number, and numbers as bounds of a date."""
-        given = self.given.get(canonical(node, qualified=False))
+        stated = self.given.get(canonical(node, qualified=False))
         kind = ("time" if sql_type == "TIME" else "date") if family == "temporal" else "number"
-        if given is not None and not alike(given.sort, kind):
+        if stated is not None and not alike(stated.sort, kind):
             examples = {
                 "time": "times of day: ['08:00', '18:00']", "date": "dates: ['2025-01-01', '2025-12-31']",
                 "number": "numbers: [0, 5000]",
             }
-            wanted = examples[kind]
-            raise ArgumentError(f"bounds[{text!r}]", [given.lower, given.upper], f"it is bounded by {wanted}")
+            example = examples[kind]
+            raise ArgumentError(f"bounds[{text!r}]", [stated.lower, stated.upper], f"it is bounded by {example}")
 
     def _of_units(self) -> str:
         """Return what to know of sums over the rows of one unit, which have no bounds by themselves."""
@@ -233,9 +234,9 @@ class Asking:
 
     def _learned(self, place: int, limits: Range, *, whole: bool) -> Argument:
         """Return an argument with bounds that an earlier release has learned, or that this one will, inside of what is known."""
-        held = self.call.learned.get(self.asked.argument_texts[place])
-        if held is not None:
-            return Argument(*held, whole)
+        bounds = self.call.learned.get(self.asked.argument_texts[place])
+        if bounds is not None:
+            return Argument(*bounds, whole)
         known = (limits.lower, limits.upper) if limits.sort not in ("unknown", "nothing") else (-math.inf, math.inf)
         return self._histogram(place, edges_of(self.types[f"a{place}"], *known, whole=whole), _BOUNDED, whole=whole)
 
@@ -243,7 +244,8 @@ class Asking:
         self, place: int, edges: tuple[float, ...], functions: frozenset[str], *, whole: bool, declared: bool = False
     ) -> Argument:
         """Return an argument with bounds that a histogram of magnitudes will say; ``functions``: what is asked of its rows."""
-        conditions = {one.condition for one in self.asked.wanted if place in one.arguments and one.function in functions}
+        users = [aggregate for aggregate in self.asked.wanted if place in aggregate.arguments and aggregate.function in functions]
+        conditions = {aggregate.condition for aggregate in users}
         condition = conditions.pop() if len(conditions) == 1 else None
         self.learning.append(Learning(place, edges, Fraction(1), self.call.call.mechanism, condition, whole, declared))
         return Argument(edges[0], edges[-1], whole, learned=len(self.learning) - 1, declared=declared)
@@ -253,16 +255,16 @@ class Asking:
         if not wide(limits.lower, limits.upper):
             return False
         parts = self.relations.unstated(self.lineage, node)
-        return parts is None or any(not one.finite or (one.lower < one.upper and wide(one.lower, one.upper)) for one in parts)
+        return parts is None or any(not part.finite or (part.lower < part.upper and wide(part.lower, part.upper)) for part in parts)
 
     def _narrowed(self, place: int, text: str, limits: Range, *, whole: bool) -> Argument:
         """Return an argument with wide bounds, of which narrower ones will be learned; those of an earlier release, where it may.
 
         Privacy: public. That bounds are wide follows from declarations and the text; what it costs stands in the plan.
         """
-        held = self.call.learned.get(self.asked.argument_texts[place])
-        if held is not None:
-            return Argument(*held, whole)
+        bounds = self.call.learned.get(self.asked.argument_texts[place])
+        if bounds is not None:
+            return Argument(*bounds, whole)
         kind = self.types[f"a{place}"]
         edges = edges_of(kind, limits.lower, limits.upper, whole=whole)
         shown = f"[{limits.lower:.15g}, {limits.upper:.15g}]"
@@ -280,26 +282,26 @@ class Asking:
         if family == "text" and function in EXTREMES:
             way = f"mode({text}) and histogram({text}) are answered of declared categories"
             some = f"list_filter(map_entries(histogram({text})), lambda e: e.value > 20)"
-            one = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
-            raise ArgumentError("sql", f"{function}({text})", f"is a text of one row; {way}: {one}")
+            instead = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
+            raise ArgumentError("sql", f"{function}({text})", f"is a text of one row; {way}: {instead}")
         raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
 
     def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
         """Return all values of an argument, where they are listed."""
         if family == "boolean":
             return ("false", "true")
-        found = self._universe(node) if isinstance(node, exp.Column) else None
-        return None if found is None else found.values
+        universe = self._universe(node) if isinstance(node, exp.Column) else None
+        return None if universe is None else universe.values
 
     def _open(self, node: exp.Expression) -> bool:
         """Whether an argument has values besides the listed ones."""
-        found = self._universe(node) if isinstance(node, exp.Column) else None
-        return found is not None and found.open
+        universe = self._universe(node) if isinstance(node, exp.Column) else None
+        return universe is not None and universe.open
 
     def _strays(self, node: exp.Expression) -> bool:
         """Whether what an argument is made of may have values besides the declared ones."""
-        found = [self._universe(column) for column in node.find_all(exp.Column)]
-        return any(one is not None and one.strays for one in found)
+        universes = [self._universe(column) for column in node.find_all(exp.Column)]
+        return any(universe is not None and universe.strays for universe in universes)
 
     @staticmethod
     def _partial(functions: Iterable[str], text: str, known: Mapping[str, bool]) -> list[str]:

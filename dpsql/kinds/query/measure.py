@@ -62,10 +62,10 @@ class Query(Measurer):
             with progress.stage("count"):
                 counted = reading.counted(reader, protected, query, early)
             with progress.stage("noise"):
-                found = reading.released(plan, counted)
+                numbers = reading.released(plan, counted)
             if early is not None:
-                first = reading.quantiles(reader, charged, early, first, found.groups)
-        integers, values = flat(query, found.groups, found.blocks)
+                first = reading.quantiles(reader, charged, early, first, numbers.groups)
+        integers, values = flat(query, numbers.groups, numbers.blocks)
         return Measured(integers, values, None, refinement=first)
 
 

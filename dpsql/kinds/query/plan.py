@@ -102,31 +102,31 @@ class Planning(Asking):
 
     def groups(self) -> Groups | None:
         """Return the public groups, or None where groups are private."""
-        wanted, fewest = self.call.call.groups, self.call.call.min_units
-        if fewest is not None and wanted == "public":
+        strategy, fewest = self.call.call.groups, self.call.call.min_units
+        if fewest is not None and strategy == "public":
             raise ArgumentError("min_units", fewest, "public groups are all shown, also empty ones; say groups := 'private'")
-        if self.asked.keys and (wanted == "private" or fewest is not None):
+        if self.asked.keys and (strategy == "private" or fewest is not None):
             return None
-        if not self.asked.wanted and wanted is None and self.asked.keys:
+        if not self.asked.wanted and strategy is None and self.asked.keys:
             return None  # which groups there are is all that is asked
         if not self.asked.keys:
             return Groups("SELECT 1 AS one", (), 1)
-        found = self._public()
-        if found and found.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
-            found = Groups("", reason="the types of its keys differ between the rows and the declarations")
-        if found:
-            self.notes += map(left_out, dict.fromkeys((*found.lost, *found.strays)))
-            for place in found.other:
+        public = self._public()
+        if public and public.types != tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))):
+            public = Groups("", reason="the types of its keys differ between the rows and the declarations")
+        if public:
+            self.notes += map(left_out, dict.fromkeys((*public.lost, *public.strays)))
+            for place in public.other:
                 name = readable.expression(self.asked.key_texts[place])
                 self.notes.append(
                     f"rows whose value of {name} is not in its declared list are the group '{OTHER_LABEL}'; "
                     "groups := 'private' finds other values that enough units have"
                 )
-            return found
-        if wanted == "public":
-            said = f"{found.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
-            raise ArgumentError("groups", "public", said)
-        self.notes.append(f"groups are private: {found.reason}")
+            return public
+        if strategy == "public":
+            advice = f"{public.reason}. Declare the column (CALL dp_declare), or say groups := 'private'"
+            raise ArgumentError("groups", "public", advice)
+        self.notes.append(f"groups are private: {public.reason}")
         return None
 
     def _public(self) -> Groups:
@@ -135,34 +135,34 @@ class Planning(Asking):
             return known.groups
         together = Together(cursor, self.facts, self.lineage).values(asked.source, asked.keys)
         where = asked.source.args.get("where")
-        found = public_groups(cursor, asked.keys, known.universes, where, together=together, bare=known.bare)
-        known.groups = found
-        return found
+        groups = public_groups(cursor, asked.keys, known.universes, where, together=together, bare=known.bare)
+        known.groups = groups
+        return groups
 
     def bounding(self, *, selecting: bool) -> Bounding:
         """Return how rows of a unit are bounded; ``selecting``: whether groups are chosen by the number of their units."""
-        found, wanted = self._bounds(), self.asked.wanted
+        bounds, aggregates = self._bounds(), self.asked.wanted
         if self.protected.protection.privacy_unit is None:
-            return found
-        counting = dict.fromkeys(_counting(one) for one in wanted)
-        every = selecting or not wanted or Counting() in counting
-        different = all(one.function in _OF_DIFFERENT_ROWS for one in wanted)
-        return replace(found, different=different, counting=() if every else tuple(counting))
+            return bounds
+        counting = dict.fromkeys(_counting(aggregate) for aggregate in aggregates)
+        every = selecting or not aggregates or Counting() in counting
+        different = all(aggregate.function in _OF_DIFFERENT_ROWS for aggregate in aggregates)
+        return replace(bounds, different=different, counting=() if every else tuple(counting))
 
     def _bounds(self) -> Bounding:
         """Return how many rows of a unit count."""
-        held, call = self.protected.protection, self.call.call
-        if held.privacy_unit is None:
+        protection, call = self.protected.protection, self.call.call
+        if protection.privacy_unit is None:
             for name in ("max_groups", "max_rows_per_group", "max_rows"):
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
             return Bounding(1, None, None)
-        most = 1 if self.one_per_unit else self.protected.source.most_rows or held.max_contributions
+        most = 1 if self.one_per_unit else self.protected.source.most_rows or protection.max_contributions
         groups, rows, whole = call.max_groups, call.max_rows_per_group, call.max_rows
         if whole is not None:
             if groups is not None or rows is not None:
-                said = "says how many rows of a unit count in all groups together; leave max_groups and max_rows_per_group out"
-                raise ArgumentError("max_rows", whole, said)
+                advice = "says how many rows of a unit count in all groups together; leave max_groups and max_rows_per_group out"
+                raise ArgumentError("max_rows", whole, advice)
             return Bounding(min(whole, most) if isinstance(whole, int) else most, None, None)
         if not self.asked.keys or self.one_per_unit:
             return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
@@ -178,7 +178,7 @@ class Planning(Asking):
 
     def planned(self) -> Planned:
         """Return the plan with its price."""
-        held, call = self.protected.protection, self.call.call
+        protection, call = self.protected.protection, self.call.call
         groups = self.groups()
         selecting = groups is None
         bounding, arguments = self.bounding(selecting=selecting), self.arguments()
@@ -192,18 +192,18 @@ class Planning(Asking):
         measures, weights, cutting = self._with_leaves(measures, weights)
         counters = sum(length for measure in measures for length in measure.lengths)
         if (count or 1) * counters > MOST_COUNTERS:
-            said = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
-            raise ArgumentError("sql", f"{count:,} groups", said)
+            words = f"with {counters:,} counters each are more than {MOST_COUNTERS:,}: group coarser"
+            raise ArgumentError("sql", f"{count:,} groups", words)
         grouped = bool(self.asked.keys)
         beside, delta_t = self._selection(selecting=selecting)
         learning = len(self.learning)
-        histogram = sensitivity_of(bounding.most_rows, held.neighbors)
+        histogram = sensitivity_of(bounding.most_rows, protection.neighbors)
         each = sum(weights) * call.bounds_share / (1 - call.bounds_share) / max(1, learning)
         wishes = self._wishes(measures, weights, cutting, bounding, grouped=grouped)
 
-        def priced(found: Sequence[Measure]) -> Calibration:
-            blocks = [pair for measure in found for pair in self._sensitivity(measure, bounding, grouped=grouped)]
-            places = [place for place, measure in enumerate(found) for _ in measure.lengths]
+        def priced(gridded: Sequence[Measure]) -> Calibration:
+            blocks = [pair for measure in gridded for pair in self._sensitivity(measure, bounding, grouped=grouped)]
+            places = [place for place, measure in enumerate(gridded) for _ in measure.lengths]
             left = {wish.place: 1.0 - float(picks.SHARE) for wish in wishes}
             return calibrate_blocks(
                 mechanism=call.mechanism,
@@ -215,7 +215,7 @@ class Planning(Asking):
                 ],
                 epsilon=self.parameters["epsilon"],
                 delta=release_delta(self.protected, call.delta, call.mechanism),
-                accountant=held.budget.accountant,
+                accountant=protection.budget.accountant,
                 beside=beside,
                 ranges=[(wish.count, wish.weight) for wish in wishes],
             )
@@ -230,9 +230,10 @@ class Planning(Asking):
             most = bounding.max_groups or bounding.max_rows or 1
             return threshold(call.mechanism, price.scales[first], most, delta_t)
 
-        least, found = passing(coarse), _picking(wishes, coarse)
-        few = picks.worth(found, picks.LIKELY_GROUPS if count is None else count)
-        kept = [w for w, one in zip(wishes, found, strict=True) if few and (least is None or picks.used(one, least))]
+        least, pickings = passing(coarse), _picking(wishes, coarse)
+        few = picks.worth(pickings, picks.LIKELY_GROUPS if count is None else count)
+        pairs = zip(wishes, pickings, strict=True)
+        kept = [wish for wish, picking in pairs if few and (least is None or picks.used(picking, least))]
         if len(kept) < len(wishes):
             wishes = kept
             coarse = priced(in_rows)
@@ -240,16 +241,16 @@ class Planning(Asking):
         calibration = priced(measures)
         tau = passing(calibration)
         rows = self.protected.source.most_rows
-        if rows is not None and bounding.max_rows == rows > held.max_contributions and not call.learns_rows:
+        if rows is not None and bounding.max_rows == rows > protection.max_contributions and not call.learns_rows:
             self.notes.append(
-                f"{held.max_contributions} rows of a {held.privacy_unit} can become {rows:,} in this FROM, and so many count; "
-                "fewer, with less noise: max_rows := n, or 'auto' to learn how many"
+                f"{protection.max_contributions} rows of a {protection.privacy_unit} can become {rows:,} in this FROM, and so many "
+                "count; fewer, with less noise: max_rows := n, or 'auto' to learn how many"
             )
         if call.learns_rows and bounding.max_rows != 1:
-            said = f"how many rows of a {held.privacy_unit} count is learned first"
-            self.notes.append(f"{said}, at most {bounding.max_rows:,}: the noise is that of so many")
+            words = f"how many rows of a {protection.privacy_unit} count is learned first"
+            self.notes.append(f"{words}, at most {bounding.max_rows:,}: the noise is that of so many")
         rest = iter(calibration.scales[sum(len(measure.lengths) for measure in measures) :])
-        wanted = QueryPlan(
+        query_plan = QueryPlan(
             keys=tuple(self.types[f"k{i}"] for i in range(len(self.asked.keys))),
             measures=measures,
             public=not selecting,
@@ -258,7 +259,7 @@ class Planning(Asking):
             other=() if groups is None else groups.other,
             lost=() if groups is None else tuple(dict.fromkeys((*groups.lost, *groups.strays))),
             partial=tuple(dict.fromkeys(self.partial)),
-            unit=held.privacy_unit is not None,
+            unit=protection.privacy_unit is not None,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
@@ -268,19 +269,19 @@ class Planning(Asking):
             threshold=tau,
             delta=None if delta_t is None else str(delta_t),
             selecting=select if selecting else None,
-            asked=tuple(one.text for one in self.asked.wanted),
-            learning=tuple(replace(one, scale=next(rest)) for one in self.learning),
+            asked=tuple(aggregate.text for aggregate in self.asked.wanted),
+            learning=tuple(replace(learned, scale=next(rest)) for learned in self.learning),
             cutting=tuple(
                 Cutting(place, tuple(itertools.islice(rest, levels)), call.mechanism) for place, levels, _ in cutting
             ),
             picking=tuple(_picking(wishes, calibration)),
         )
-        made = Plan(
-            domain=Domain(()), cliques=(), scales=calibration.scales[: len(wanted.blocks)], mechanism=call.mechanism,
+        release_plan = Plan(
+            domain=Domain(()), cliques=(), scales=calibration.scales[: len(query_plan.blocks)], mechanism=call.mechanism,
             public_total=False, method=None,
-            options={}, query=wanted,
+            options={}, query=query_plan,
         )
-        return Planned(made, calibration, (), (*self.notes, *calibration.notes))
+        return Planned(release_plan, calibration, (), (*self.notes, *calibration.notes))
 
     def _with_leaves(
         self, measures: Sequence[Measure], weights: Sequence[float]
@@ -292,23 +293,23 @@ class Planning(Asking):
         Privacy: leaves are cut where rows are by several statements, whose counts are put together: they have to see one state of
         the table. Over rows of another engine they may not (`dpsql.engines.base`), and leaves are of one width.
         """
-        found, shares = [*measures], [*weights]
+        with_leaves, shares = [*measures], [*weights]
         cutting: list[tuple[int, int, float]] = []
         if self.protected.remote is not None:
-            return tuple(found), tuple(shares), cutting
+            return tuple(with_leaves), tuple(shares), cutting
         first = 0
         for place, measure in enumerate(measures):
             behind = first + len(measure.lengths)
             if measure.kind == "tree" and measure.variables[0].learned is None:
-                one = measure.variables[0]
-                units = units_of(self.types[f"a{one.position}"], one.lower, one.upper, whole=one.whole)
+                variable = measure.variables[0]
+                units = units_of(self.types[f"a{variable.position}"], variable.lower, variable.upper, whole=variable.whole)
                 if units.count > measure.lengths[-1]:
-                    found[place] = replace(measure, units=units)
+                    with_leaves[place] = replace(measure, units=units)
                     levels = depth(units, self.call.call.mechanism)[1]
                     cutting.append((place, levels, SHARE * sum(shares[first:behind]) / levels))
                     shares[first:behind] = [(1 - SHARE) * share for share in shares[first:behind]]
             first = behind
-        return tuple(found), tuple(shares), cutting
+        return tuple(with_leaves), tuple(shares), cutting
 
     def _wishes(
         self, measures: Sequence[Measure], weights: Sequence[float], cutting: Sequence[tuple[int, int, float]],
@@ -318,9 +319,9 @@ class Planning(Asking):
 
         Privacy: what is picked may need two statements over one state of the rows; so over another engine's none is.
         """
-        found: list[_Wish] = []
+        wishes: list[_Wish] = []
         if self.protected.remote is not None:
-            return found
+            return wishes
         first = 0
         for place, measure in enumerate(measures):
             behind = first + len(measure.lengths)
@@ -328,38 +329,38 @@ class Planning(Asking):
             first = behind
             if measure.kind != "tree":
                 continue
-            one = measure.variables[0]
-            users = [w for w in self.asked.wanted if w.arguments == (one.position,) and w.condition == measure.filter]
+            variable = measure.variables[0]
+            users = [w for w in self.asked.wanted if w.arguments == (variable.position,) and w.condition == measure.filter]
             shares = sorted({Fraction(repr(share)) for w in users for share in w.quantiles})
             if not 0 < len(shares) <= picks.MOST_PICKS or not all(picks.pickable(share) for share in shares):
                 continue
-            units, sql_type = None, self.types[f"a{one.position}"]
-            if one.learned is None:
-                units, sql_type = units_of(sql_type, one.lower, one.upper, whole=one.whole), ""
+            units, sql_type = None, self.types[f"a{variable.position}"]
+            if variable.learned is None:
+                units, sql_type = units_of(sql_type, variable.lower, variable.upper, whole=variable.whole), ""
             for share in shares:
                 moved, count = penalty_sensitivity(
                     share, self.protected.protection.neighbors, bounding.max_rows, bounding.max_groups,
                     bounding.max_rows_per_group, grouped=grouped,
                 )
-                found.append(_Wish(place, share, units, sql_type, moved, count, weight * float(picks.SHARE) / len(shares)))
-        return found
+                wishes.append(_Wish(place, share, units, sql_type, moved, count, weight * float(picks.SHARE) / len(shares)))
+        return wishes
 
     def _on_grids(self, measures: Sequence[Measure], coarse: Calibration) -> tuple[Measure, ...]:
         """Return the measures on the finest grids for which the sampler can draw the noise; ``coarse``: the noise in rows."""
         largest = MAXIMUM_SIGMA if self.call.call.mechanism == "gaussian" else MAXIMUM_LAPLACE_SCALE
-        found, first = [], 0
+        on_grids, first = [], 0
         for measure in measures:
-            found.append(choosing.with_grid(measure, int(largest / (2 * coarse.scales[first]))))
+            on_grids.append(choosing.with_grid(measure, int(largest / (2 * coarse.scales[first]))))
             first += len(measure.lengths)
-        return tuple(found)
+        return tuple(on_grids)
 
     def _sensitivity(self, measure: Measure, bounding: Bounding, *, grouped: bool) -> list[tuple[float, float]]:
         """Return the sensitivities of each block of a measure."""
-        found = sensitivity(
+        norms = sensitivity(
             measure, bounding.max_rows, bounding.max_groups, bounding.max_rows_per_group, self.protected.protection.neighbors,
             grouped=grouped,
         )
-        return [found] * len(measure.lengths)
+        return [norms] * len(measure.lengths)
 
     def _selection(self, *, selecting: bool) -> tuple[list[ThresholdEvent], Fraction | None]:
         """Return what choosing groups costs: a share of the budget's delta, under 'basic' half of the release's."""
@@ -367,32 +368,32 @@ class Planning(Asking):
             return [], None
         budget = self.protected.protection.budget
         if budget.accountant == "zcdp":
-            given = self.call.call.delta  # a smaller delta of this answer has a share of its own
-            share = Fraction(selection_delta(budget.delta if not given else min(budget.delta, Decimal(repr(given))), SELECTIONS))
+            delta = self.call.call.delta  # a smaller delta of this answer has a share of its own
+            share = Fraction(selection_delta(budget.delta if not delta else min(budget.delta, Decimal(repr(delta))), SELECTIONS))
         else:
-            given = self.call.call.delta
-            if not given:
-                said = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
-                raise ArgumentError("delta", given, said)
-            share = Fraction(repr(given)) / 2
+            delta = self.call.call.delta
+            if not delta:
+                advice = "private groups spend delta: name what this answer may spend, e.g. delta := 1e-10"
+                raise ArgumentError("delta", delta, advice)
+            share = Fraction(repr(delta)) / 2
         return [ThresholdEvent(share)], share
 
     def _weights(self) -> dict[str, float]:
         """Return the weights that the options state, by the text of an aggregate in its one form."""
-        given = self.call.call.weights
-        known = {one.text for one in self.asked.wanted}
-        found = {}
-        for text, weight in given.items():
+        stated = self.call.call.weights
+        known = {aggregate.text for aggregate in self.asked.wanted}
+        weights = {}
+        for text, weight in stated.items():
             same = [known_text for known_text in known if _spelling(known_text) == _spelling(text)]
             if not same:
                 raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
-            found[same[0]] = weight
-        return found
+            weights[same[0]] = weight
+        return weights
 
 
-def _counting(one: Wanted) -> Counting:
+def _counting(aggregate: Wanted) -> Counting:
     """Return what a row has to be to count in an aggregate."""
-    return Counting(one.condition, one.arguments) if one.there is None else Counting(one.there)
+    return Counting(aggregate.condition, aggregate.arguments) if aggregate.there is None else Counting(aggregate.there)
 
 
 def _spelling(text: str) -> str:

@@ -16,8 +16,8 @@ from dpsql.session.instance import Context
 
 def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
     """Plan and price the tables of a call, see `dpsql.kinds.planned.Planner`."""
-    found = measurable(protected, call, parameters)
-    domain, measured = found.domain, found.tables
+    to_measure = measurable(protected, call, parameters)
+    domain, measured = to_measure.domain, to_measure.tables
     options = parameters.get("options", {})
     mechanism = parameters.get("mechanism") or options["mechanism"]
     protection = protected.protection
@@ -43,7 +43,7 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         calibration=options.get("accountant"),
         weights=weights if mechanism == "gaussian" and len(set(weights)) > 1 else None,
     )
-    wanted = Plan(
+    release_plan = Plan(
         domain=domain,
         cliques=measured.cliques,
         scales=calibration.scales[:tables],
@@ -54,10 +54,10 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         coarse=coarse,
         fine=histograms.columns(calibration.scales[tables:], mechanism),
     )
-    check_meant(protected, call, found)
+    check_meant(protected, call, to_measure)
     told = fine.notes(domain, histograms, share, float(calibration.scales[len(measured.cliques) - 1]))
     notes = (*measured.notes, *told, *calibration.notes)
-    return Planned(wanted, calibration, found.left_out, notes)
+    return Planned(release_plan, calibration, to_measure.left_out, notes)
 
 
 def _draws(call: BuyingCall, options: Mapping[str, Any]) -> bool:

@@ -56,28 +56,28 @@ def _levels(cursor: duckdb.DuckDBPyConnection, plan: Plan, method: TupleMethod, 
     """
     with progress.stage("count"):
         number = codes.total()
-        wanted = method.tuples(plan.domain, plan.options)
-        index = tuple_index(wanted.sizes, wanted.length)
-        found, most, notes = [], [], []
+        tuples = method.tuples(plan.domain, plan.options)
+        index = tuple_index(tuples.sizes, tuples.length)
+        levels, most, notes = [], [], []
         kept = released = np.zeros(0, np.int64)
         for k in index.levels:
             chosen = candidates(cursor, index, k, kept, released)
             if chosen.extended < kept.size:
                 notes.append(_cut(k, chosen, kept.size))
             keys = chosen.keys
-            exact, bound = _level(codes, plan, wanted, k, keys)
+            exact, bound = _level(codes, plan, tuples, k, keys)
             scale = plan.scales[index.first_tables[k - 1]]
-            if wanted.empty:
+            if tuples.empty:
                 scale = level_scale(Fraction(plan.parameters["units"][k - 1]), bound)
             noisy = discrete.add_noise(exact, plan.mechanism, scale)
             above = noisy > method.threshold(k, scale, plan.options)
             kept, released = keys[above], noisy[above]
-            found.append((keys, noisy))
+            levels.append((keys, noisy))
             most.append(bound)
-    keys, flat = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    keys, flat = (np.concatenate(parts) for parts in zip(*levels, strict=True))
     table = index.tables_of(keys)
     places = np.stack([table, keys - index.starts[table]])
-    if wanted.empty:
+    if tuples.empty:
         rows = np.asarray([number], dtype=np.int64)
         rows = rows if plan.public_total else discrete.add_noise(rows, plan.mechanism, plan.scales[-1])
         last = np.stack([np.full(1 + len(most), len(index.cliques)), np.arange(1 + len(most))])
@@ -94,16 +94,16 @@ def _cut(k: int, chosen: Candidates, kept: int) -> str:
     )
 
 
-def _level(codes: Codes, plan: Plan, wanted: TuplePlan, k: int, keys: IntArray) -> tuple[IntArray, int]:
+def _level(codes: Codes, plan: Plan, tuples: TuplePlan, k: int, keys: IntArray) -> tuple[IntArray, int]:
     """Return exact counts of one level's tuples, and the number of them that a row has at most.
 
     Privacy: the bound is a private percentile, or public; the counts are secret.
     """
-    index = tuple_index(wanted.sizes, wanted.length)
-    bound = math.comb(len(wanted.sizes), k)
-    if not wanted.empty or plan.parameters["share"] is None:
-        return codes.tuples(index, keys, wanted.empty), bound
-    with codes.widths(index, k, keys, wanted.empty) as widths:
+    index = tuple_index(tuples.sizes, tuples.length)
+    bound = math.comb(len(tuples.sizes), k)
+    if not tuples.empty or plan.parameters["share"] is None:
+        return codes.tuples(index, keys, tuples.empty), bound
+    with codes.widths(index, k, keys, tuples.empty) as widths:
         share, epsilon, sensitivity = (Fraction(plan.parameters[p]) for p in ("share", "epsilon_percentile", "penalty_sensitivity"))
         bound = private_percentile(widths.histogram, share, epsilon, sensitivity)
         return widths.counted(bound, fresh_salt()), bound

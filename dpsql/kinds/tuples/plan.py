@@ -23,19 +23,19 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
     method, options = call.release_method, method_options(parameters)
     if not methods.counts_tuples(method):
         raise ArgumentError("method", parameters["method"], "counts no tuples")
-    found = measurable(protected, call, parameters, options)
-    domain, measured = found.domain, found.tables
+    to_measure = measurable(protected, call, parameters, options)
+    domain, measured = to_measure.domain, to_measure.tables
     delta = release_delta(protected, parameters["delta"], "gaussian")
     if not delta:
         raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
-    held = protected.protection
+    protection = protected.protection
     contract = contract_of(protected, domain)
-    wanted = method.tuples(domain, options, parameters["epsilon"], delta)
+    tuples = method.tuples(domain, options, parameters["epsilon"], delta)
     histograms = fine.fine_wanted(domain, "auto", rows=False)
-    price = pricing.price(wanted, contract, parameters["epsilon"], delta, held.budget.accountant, histograms.count)
-    index = tuple_index(wanted.sizes, wanted.length)
+    price = pricing.price(tuples, contract, parameters["epsilon"], delta, protection.budget.accountant, histograms.count)
+    index = tuple_index(tuples.sizes, tuples.length)
     scales = [price.scales[len(clique) - 1] for clique in index.cliques]
-    made = Plan(
+    release_plan = Plan(
         domain=domain,
         cliques=measured.cliques,
         scales=(*scales, price.rows_scale) if price.rows_scale is not None else tuple(scales),
@@ -47,9 +47,9 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
         sparse=True,
         fine=histograms.columns(price.fine_scales, "gaussian"),
     )
-    _, l2 = sensitivities(held.neighbors, held.max_contributions)
+    _, l2 = sensitivities(protection.neighbors, protection.max_contributions)
     notes = method.notes(domain, price.scales, parameters["epsilon"], delta, l2, options)
-    check_meant(protected, call, found)
-    calibration = Calibration("gaussian", made.scales, price.charge, price.calibration)
+    check_meant(protected, call, to_measure)
+    calibration = Calibration("gaussian", release_plan.scales, price.charge, price.calibration)
     notes = (*fine.notes(domain, histograms, fine.SHARE), *notes)
-    return Planned(made, calibration, found.left_out, (*measured.notes, *notes))
+    return Planned(release_plan, calibration, to_measure.left_out, (*measured.notes, *notes))

@@ -50,7 +50,7 @@ class TuplePrice:
 
 
 def price(
-    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int = 0
+    tuples: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int = 0
 ) -> TuplePrice:
     """Return noise and cost of a release of (epsilon, delta).
 
@@ -64,19 +64,19 @@ def price(
     ArgumentError, CalibrationError
         No noise of the samplers' range has that guarantee.
     """
-    if fine_levels and wanted.published is not None:
+    if fine_levels and tuples.published is not None:
         expected = "the published split knows no automatic bins: declare bins := ... or edges := [...] for every numeric column"
         raise ArgumentError("options", "published", expected)
-    priced = _sparse if wanted.empty else _full
-    found = priced(wanted, contract, epsilon, delta, accountant, fine_levels)
+    priced = _sparse if tuples.empty else _full
+    tuple_price = priced(tuples, contract, epsilon, delta, accountant, fine_levels)
     # Where rows have empty cells, a level's own scale follows from its private bound: it is at most this one.
-    largest = max(*found.scales, found.rows_scale or Fraction(0))
+    largest = max(*tuple_price.scales, tuple_price.rows_scale or Fraction(0))
     if largest > MAXIMUM_SIGMA:
         raise CalibrationError(
             f"noise scale = {float(largest):.6g}: the samplers draw up to {float(MAXIMUM_SIGMA):.6g}; ask for a larger epsilon, "
             "fewer columns, a smaller reporting_length, or fewer rows per unit"
         )
-    return found
+    return tuple_price
 
 
 def _with_fine(weights: list[float], fine_levels: int) -> list[float]:
@@ -86,41 +86,41 @@ def _with_fine(weights: list[float], fine_levels: int) -> list[float]:
 
 
 def _full(
-    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
+    tuples: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
 ) -> TuplePrice:
     """Every row is in one cell of each table: a level of C(d, k) tables."""
     _, l2 = sensitivities(contract.neighbors, contract.max_contributions)
-    d = len(wanted.sizes)
-    tables = [math.comb(d, k) for k in range(1, wanted.length + 1)]
-    if wanted.published is not None:
-        scales = levels.published_scales(wanted.published, d, l2)
+    d = len(tuples.sizes)
+    tables = [math.comb(d, k) for k in range(1, tuples.length + 1)]
+    if tuples.published is not None:
+        scales = levels.published_scales(tuples.published, d, l2)
         events = [GaussianEvent(scale, l2, count) for scale, count in zip(scales, tables, strict=True)]
         return TuplePrice(scales, None, charge_for(events, delta=delta, accountant=accountant), {}, "published")
-    weights = [weight / count for weight, count in zip(wanted.weights, tables, strict=True) for _ in range(count)]
+    weights = [weight / count for weight, count in zip(tuples.weights, tables, strict=True) for _ in range(count)]
     counted = len(weights)
     weights = _with_fine(weights, fine_levels)
-    found = calibrate(
+    calibration = calibrate(
         mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
         max_contributions=contract.max_contributions, accountant=accountant, weights=weights,
     )
-    firsts = [sum(tables[:k]) for k in range(wanted.length)]
-    scales = tuple(found.scales[first] for first in firsts)
-    return TuplePrice(scales, None, found.charge, {}, found.method, tuple(found.scales[counted:]))
+    firsts = [sum(tables[:k]) for k in range(tuples.length)]
+    scales = tuple(calibration.scales[first] for first in firsts)
+    return TuplePrice(scales, None, calibration.charge, {}, calibration.method, tuple(calibration.scales[counted:]))
 
 
 def _sparse(
-    wanted: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
+    tuples: TuplePlan, contract: Contract, epsilon: float, delta: float, accountant: str, fine_levels: int
 ) -> TuplePrice:
     """Rows differ in their number of tuples: noise per root of that number, percentiles, and the number of rows."""
     _, l2 = sensitivities(contract.neighbors, contract.max_contributions)
-    length, published = wanted.length, wanted.published
+    length, published = tuples.length, tuples.published
     with_rows = not contract.public_total
     rho = gaussian_mu(epsilon, delta) ** 2 / 2
-    each = math.sqrt(4.0 * wanted.percentile_share * rho / (math.pi * length))
+    each = math.sqrt(4.0 * tuples.percentile_share * rho / (math.pi * length))
     if published is not None:
         each = published.epsilon_percentile
     fine_scales: tuple[Fraction, ...] = ()
-    beside = [PureEvent(Fraction(each), length)] if wanted.percentile is not None and each > 0 else []
+    beside = [PureEvent(Fraction(each), length)] if tuples.percentile is not None and each > 0 else []
     if published is not None:
         units = list(levels.published_units(published, l2))
         if with_rows:
@@ -128,18 +128,18 @@ def _sparse(
         events: list[Event] = [*beside, *(GaussianEvent(unit, l2, 1) for unit in units)]
         charge, name = charge_for(events, delta=delta, accountant=accountant), "published"
     else:
-        weights = list(wanted.weights)
+        weights = list(tuples.weights)
         if with_rows:
-            weights.append(sum(weights) * max(wanted.rows_share, 1e-3) / (1.0 - wanted.rows_share))
+            weights.append(sum(weights) * max(tuples.rows_share, 1e-3) / (1.0 - tuples.rows_share))
         counted = len(weights)
         weights = _with_fine(weights, fine_levels)
-        found = calibrate(
+        calibration = calibrate(
             mechanism="gaussian", tables=len(weights), epsilon=epsilon, delta=delta, neighbors=contract.neighbors,
             max_contributions=contract.max_contributions, accountant=accountant, weights=weights, beside=beside,
         )
-        units, charge, name = list(found.scales[:counted]), found.charge, found.method
-        fine_scales = tuple(found.scales[counted:])
-    share = wanted.percentile if beside else None
+        units, charge, name = list(calibration.scales[:counted]), calibration.charge, calibration.method
+        fine_scales = tuple(calibration.scales[counted:])
+    share = tuples.percentile if beside else None
     parameters = {
         "units": [str(unit) for unit in units],
         "share": None if share is None else str(share),
@@ -148,6 +148,6 @@ def _sparse(
         if share is None
         else str(penalty_sensitivity(share, contract.neighbors, contract.max_contributions)),
     }
-    d = len(wanted.sizes)
+    d = len(tuples.sizes)
     scales = tuple(levels.level_scale(units[k - 1], math.comb(d, k)) for k in range(1, length + 1))
     return TuplePrice(scales, units[length] if with_rows else Fraction(1), charge, parameters, name, fine_scales)

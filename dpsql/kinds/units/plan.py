@@ -25,8 +25,8 @@ from dpsql.session.instance import Context
 
 def plan(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:
     """Plan and price the histogram, see `dpsql.kinds.planned.Planner`."""
-    held = protected.protection
-    if held.privacy_unit is None:
+    protection = protected.protection
+    if protection.privacy_unit is None:
         raise ArgumentError(
             "source",
             protected.key,
@@ -34,8 +34,8 @@ def plan(context: Context, protected: ProtectedSource, call: BuyingCall, paramet
             "max_contributions := ...) declares one before anything is bought",
         )
     if isinstance(call, LevelCall):
-        most = held.max_contributions
-        note = f"counts rows of {call.per}, at most {most} of each {held.privacy_unit}, by their number of rows linked to each"
+        most, unit = protection.max_contributions, protection.privacy_unit
+        note = f"counts rows of {call.per}, at most {most} of each {unit}, by their number of rows linked to each"
         return one_table(protected, parameters, unit_rows.counted_domain(), parameters["mechanism"], note, max_contributions=most)
-    note = f"counts units ({held.privacy_unit}), each once: the noise does not depend on max_contributions"
+    note = f"counts units ({protection.privacy_unit}), each once: the noise does not depend on max_contributions"
     return one_table(protected, parameters, unit_rows.domain(), parameters["mechanism"], note, max_contributions=1, units=True)

@@ -96,8 +96,8 @@ def answer(message: Message, database: str, tables: Callable[[], Sequence[Table]
             names = sorted({"main", *(table.schema for table in tables())})
             rows = [{"catalog_name": database, "db_schema_name": name} for name in names if _fits(message, 2, name)]
         case "CommandGetTables" if _here(message, database):
-            found = sorted(tables(), key=lambda table: (table.schema, table.name, table.is_view))
-            rows = [_listed(database, table) for table in found if _is_wanted(message, table)]
+            visible = sorted(tables(), key=lambda table: (table.schema, table.name, table.is_view))
+            rows = [_listed(database, table) for table in visible if _is_wanted(message, table)]
     return pa.Table.from_pylist(rows, schema=shape)
 
 
@@ -139,31 +139,31 @@ def like(pattern: str, name: str) -> bool:
     >>> like("vis%", "visits"), like("_isits", "visits"), like(chr(92) + "_isits", "visits"), like("%" * 1000 + "x", "visits")
     (True, True, False, False)
     """
-    wanted: list[str | None] = []  # None: any letters; an empty text: one letter
+    signs: list[str | None] = []  # None: any letters; an empty text: one letter
     letters = iter(pattern)
     for letter in letters:
-        wanted.append(next(letters, letter) if letter == "\\" else {"%": None, "_": ""}.get(letter, letter))
+        signs.append(next(letters, letter) if letter == "\\" else {"%": None, "_": ""}.get(letter, letter))
     place = at = after = 0
     back: int | None = None
     while at < len(name):
-        if place < len(wanted) and wanted[place] in ("", name[at]):
+        if place < len(signs) and signs[place] in ("", name[at]):
             place, at = place + 1, at + 1
-        elif place < len(wanted) and wanted[place] is None:
+        elif place < len(signs) and signs[place] is None:
             place, back, after = place + 1, place + 1, at
         elif back is not None:
             after += 1
             place, at = back, after
         else:
             return False
-    return all(rest is None for rest in wanted[place:])
+    return all(rest is None for rest in signs[place:])
 
 
 def _info(message: Message, shape: Any) -> Any:
     """Return what a client asks about the server; what is not on the list is left out."""
-    wanted = message.numbers(1) or list(_INFO)
-    found = {number: _INFO[number] for number in wanted if number in _INFO}
-    kinds = [_place(number, value) for number, value in found.items()]
-    values = [[value for value, kind in zip(found.values(), kinds, strict=True) if kind == place] for place in range(len(_VALUES))]
+    numbers = message.numbers(1) or list(_INFO)
+    facts = {number: _INFO[number] for number in numbers if number in _INFO}
+    kinds = [_place(number, value) for number, value in facts.items()]
+    values = [[value for value, kind in zip(facts.values(), kinds, strict=True) if kind == place] for place in range(len(_VALUES))]
     offsets = [kinds[:number].count(kind) for number, kind in enumerate(kinds)]
     union = pa.UnionArray.from_dense(
         pa.array(kinds, pa.int8()),
@@ -171,7 +171,7 @@ def _info(message: Message, shape: Any) -> Any:
         [pa.array(each, field.type) for each, field in zip(values, _VALUES, strict=True)],
         [field.name for field in _VALUES],
     )
-    return pa.Table.from_arrays([pa.array(list(found), pa.uint32()), union], schema=shape)
+    return pa.Table.from_arrays([pa.array(list(facts), pa.uint32()), union], schema=shape)
 
 
 def _place(number: int, value: str | bool | int) -> int:

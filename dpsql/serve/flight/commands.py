@@ -60,8 +60,8 @@ class Commands:
         """Return the schema and the batches of an answer."""
         message = read(ticket)
         if catalogue.shape_of(message) is not None:
-            found = catalogue.answer(message, self._room.database, lambda: self._room.schema(visitor.name))
-            return found.schema, iter(found.to_batches())
+            table = catalogue.answer(message, self._room.database, lambda: self._room.schema(visitor.name))
+            return table.schema, iter(table.to_batches())
         if message.name != _TICKET:
             raise Refused("unsupported", _UNSERVED.format(own(message.name)))
         asked = self._tickets.get(visitor, message.bytes(1))

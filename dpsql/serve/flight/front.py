@@ -106,8 +106,8 @@ class Front:
     def start(self) -> None:
         """Listen; returns at once."""
         self._listening = listen(*self._address)
-        for one in self._listening:
-            one.setblocking(False)
+        for listening in self._listening:
+            listening.setblocking(False)
         self._thread.start()
 
     def stop(self, seconds: float = 60.0) -> None:
@@ -135,13 +135,13 @@ class Front:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            for one in self._listening:
-                self._listen(one)
+            for listening in self._listening:
+                self._listen(listening)
             looking = self._loop.create_task(self._look())
             self._loop.run_forever()
         finally:
-            for one in self._listening:
-                self._loop.remove_reader(one)
+            for listening in self._listening:
+                self._loop.remove_reader(listening)
             tasks = [looking, *(visit.task for visit in self._visits.values() if visit.task is not None)]
             for task in tasks:
                 task.cancel()
@@ -185,6 +185,7 @@ class Front:
             await asyncio.sleep(_LOOK)
             now = time.monotonic()
             for visit in self._visits.values():
+                # a client that reads nothing would hold its answer, and its place, for ever
                 waits = visit.name is None and now - visit.since > self._limits.login
                 if waits or any(now - since > self._limits.taking for since in list(visit.handed.values())):
                     visit.cut()
@@ -196,6 +197,7 @@ class Front:
             with suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setblocking(False)
+            # strangers are cut before gRPC sees a byte of theirs
             outer, away = await self._opened(sock)
             writers.append(away)
             if await outer.readexactly(len(frames.PREFACE)) != frames.PREFACE:
@@ -203,6 +205,7 @@ class Front:
             inner, into = await asyncio.open_unix_connection(str(self._inside), limit=2 * _PIECE)
             writers.append(into)
             into.write(frames.PREFACE)
+            # both ways end together: half of a connection would keep its place
             works = [asyncio.create_task(work) for work in (self._inward(visit, outer, into), self._outward(visit, inner, away))]
             try:
                 await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -235,6 +238,7 @@ class Front:
             frame = await self._next(visit, outer)
             self._count(visit, frame)
             last = b""
+            # the connection's key is put behind the head, where no client can have written it
             if frame.kind in (frames.HEADERS, frames.CONTINUATION) and frame.flags & frames.END_HEADERS:
                 passed, last = frames.said(frame, visit.key)
                 into.write(passed.written())
@@ -266,11 +270,13 @@ class Front:
         """Count a frame of the client's; raises `Cut` where it is one too many."""
         limits = self._limits
         visit.sent += frames.HEAD + frame.length
+        # whoever shows no token may neither send much nor begin many calls
         if visit.name is None and visit.sent > limits.stranger:
             raise Cut("too much of nobody we know")
         if frame.kind == frames.DATA:
             if frame.flags & frames.PADDED:  # gRPC's clients do not
                 raise Cut("padded")
+        # heads are read whole, so they have to be short
         elif frame.length > _PIECE:
             raise Cut("a large frame that is no data")
         if frame.kind == frames.HEADERS and frame.stream not in visit.streams:
@@ -287,6 +293,7 @@ class Front:
         while True:
             frame = Frame.read(await inner.readexactly(frames.HEAD))
             more = b""
+            # the server's first word says how many calls a client may have open
             if first and frame.kind == frames.SETTINGS and not frame.flags & frames.ACK:
                 frame, more, first = *frames.settled(frame, self._limits.calls), False
             away.write(frame.written())

@@ -59,11 +59,11 @@ class Handles(Generic[Kept]):
     def get(self, visitor: Visitor, handle: bytes) -> Kept:
         """Return a thing; raises `Refused` where there is none for this analyst."""
         with self._guard:
-            found = self._kept.pop((visitor, handle), None)
-            if found is None:
+            entry = self._kept.pop((visitor, handle), None)
+            if entry is None:
                 raise Refused("refused", UNKNOWN)
-            self._kept[visitor, handle] = found[0], time.monotonic()
-        return found[0]
+            self._kept[visitor, handle] = entry[0], time.monotonic()
+        return entry[0]
 
     def change(self, visitor: Visitor, handle: bytes, value: Kept) -> None:
         """Put a thing in the place of another; raises `Refused` where there is none for this analyst."""

@@ -93,11 +93,12 @@ class Login(flight.ServerMiddlewareFactory):
             name, token = _pair(shown[0][len(_BASIC) :])
             number = self._keys.admits(name, token)
             if number is not None and token:
+                # the client shows the token alone from then on
                 return Visitor(name, number), {_HEADER: f"Bearer {token}"}
         elif scheme == _BEARER:
-            found = self._keys.of_token(shown[0][len(_BEARER) :])
-            if found is not None:
-                return Visitor(*found), {}
+            owner = self._keys.of_token(shown[0][len(_BEARER) :])
+            if owner is not None:
+                return Visitor(*owner), {}
         raise denied()
 
 
@@ -120,9 +121,9 @@ def _pair(text: str) -> tuple[str, str]:
     """Return a name and a token of what HTTP's basic authentication sends."""
     try:
         padded = text + "=" * (-len(text) % 4)  # clients in Go leave the padding out
-        name, found, token = base64.b64decode(padded, validate=True).decode().partition(":")
+        name, colon, token = base64.b64decode(padded, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         raise denied() from None
-    if not found:
+    if not colon:
         raise denied()
     return name, token

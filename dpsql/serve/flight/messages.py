@@ -42,10 +42,10 @@ class Message:
 
     def bytes(self, number: int) -> bytes:
         """Return bytes, none where there are none."""
-        found = self.fields.get(number, [b""])[-1]
-        if isinstance(found, int):
+        value = self.fields.get(number, [b""])[-1]
+        if isinstance(value, int):
             raise _malformed()
-        return found
+        return value
 
     def flag(self, number: int) -> bool:
         """Return whether a flag is set."""
@@ -53,10 +53,10 @@ class Message:
 
     def numbers(self, number: int) -> list[int]:
         """Return numbers, which may come one by one, or packed."""
-        found: list[int] = []
+        unpacked: list[int] = []
         for value in self.fields.get(number, []):
-            found += [value] if isinstance(value, int) else _packed(value)
-        return found
+            unpacked += [value] if isinstance(value, int) else _packed(value)
+        return unpacked
 
 
 def read(data: bytes) -> Message:
@@ -82,7 +82,7 @@ def written(name: str, fields: Mapping[int, bytes]) -> bytes:
 
 
 def _fields(data: bytes) -> dict[int, list[int | bytes]]:
-    found: dict[int, list[int | bytes]] = {}
+    fields: dict[int, list[int | bytes]] = {}
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -97,8 +97,8 @@ def _fields(data: bytes) -> dict[int, list[int | bytes]]:
             raise _malformed()
         if number == 0 or place > len(data):
             raise _malformed()
-        found.setdefault(number, []).append(value)
-    return found
+        fields.setdefault(number, []).append(value)
+    return fields
 
 
 def _packed(data: bytes) -> Iterator[int]:

@@ -31,13 +31,13 @@ def guarded(
         begun = time.monotonic()
         try:
             call = context.get_middleware(_WHO)
-            found = method(self, call.visitor, *sent, **named)
+            answer = method(self, call.visitor, *sent, **named)
             self.due(begun)
             self.login.stays(call.visitor)
         except Exception as error:  # nothing of it gets out: `fault_of`
             self.due(begun)
             raise fault_of(error) from None
-        return found
+        return answer
 
     return answered
 

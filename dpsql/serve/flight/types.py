@@ -97,9 +97,9 @@ def batches_of(answer: Answer) -> tuple[Any, Iterator[Any]]:
 
 def _array(field: Any, values: Sequence[Any]) -> Any:
     converter = _converter(field.type)
-    given = values if converter is None else [converter(value) for value in values]
+    converted = values if converter is None else [converter(value) for value in values]
     try:
-        return pa.array(given, type=field.type)
+        return pa.array(converted, type=field.type)
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         text = f"a value of the column {field.name[:64]!r} does not fit Arrow's {field.type}: CAST it to DOUBLE or VARCHAR"
         raise Refused("failed", text) from None
@@ -107,24 +107,24 @@ def _array(field: Any, values: Sequence[Any]) -> Any:
 
 def _converter(kind: Any) -> Converter | None:
     """Return what makes Arrow's value of a Python value; None: it is taken as it is."""
-    found: Converter | None = None
+    converter: Converter | None = None
     if pa.types.is_string(kind):
-        found = _text
+        converter = _text
     elif pa.types.is_decimal(kind):
-        found = Decimal
+        converter = Decimal
     elif pa.types.is_timestamp(kind):
-        found = _instant if kind.tz else _moment
+        converter = _instant if kind.tz else _moment
     elif pa.types.is_date(kind):
-        found = _date
+        converter = _date
     elif pa.types.is_time(kind):
-        found = _time
+        converter = _time
     elif pa.types.is_map(kind):
-        found = _pairs(_converter(kind.key_type), _converter(kind.item_type))
+        converter = _pairs(_converter(kind.key_type), _converter(kind.item_type))
     elif pa.types.is_struct(kind):
-        found = _struct({field.name: _converter(field.type) for field in kind})
+        converter = _struct({field.name: _converter(field.type) for field in kind})
     elif pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        found = _list(_converter(kind.value_type))
-    return None if found is None else _unless_null(found)
+        converter = _list(_converter(kind.value_type))
+    return None if converter is None else _unless_null(converter)
 
 
 def _unless_null(converter: Converter) -> Converter:
@@ -163,7 +163,7 @@ def _list(inner: Converter | None) -> Converter:
 def _struct(inner: dict[str, Converter | None]) -> Converter:
     def convert(value: Any) -> dict[str, Any]:
         named = value if isinstance(value, dict) else dict(zip(inner, value, strict=True))
-        return {name: named[name] if found is None else found(named[name]) for name, found in inner.items()}
+        return {name: named[name] if make is None else make(named[name]) for name, make in inner.items()}
 
     return convert
 

@@ -67,7 +67,7 @@ class Calls:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.found: list[Call] = []
+        self.listed: list[Call] = []
 
     def __call__(self, node: dict[str, Any]) -> int:
         """Check a call; return its number.
@@ -76,95 +76,99 @@ class Calls:
         ------
         Refusal
         """
-        said = str(node["function_name"])
-        name = said.lower().removeprefix("dp_")
+        spelled = str(node["function_name"])
+        name = spelled.lower().removeprefix("dp_")
         if name not in WHERE:
-            refuse("table_function", said)
+            refuse("table_function", spelled)
         if name not in OPEN:
-            refuse("call", said)
-        given = self._arguments(name, said, node)
+            refuse("call", spelled)
+        evaluated = self._arguments(name, spelled, node)
+        # what is bought, and by whose grant, is known once the sources are resolved
         about: set[str] = set()
-        found = {key: self._argument(key, value, said, about) for key, value in given.items()}
+        resolved = {key: self._argument(key, value, spelled, about) for key, value in evaluated.items()}
         if name in BUYING or name == "plan":
-            self._price(name, said, found, about)
-        call = Call(name, found, frozenset(about))
-        if call not in self.found:
-            self.found.append(call)
-        if len(self.found) > MOST_CALLS:
+            self._price(name, spelled, resolved, about)
+        call = Call(name, resolved, frozenset(about))
+        if call not in self.listed:
+            self.listed.append(call)
+        if len(self.listed) > MOST_CALLS:
             refuse("calls", MOST_CALLS)
-        return self.found.index(call)
+        return self.listed.index(call)
 
-    def _price(self, name: str, said: str, given: dict[str, Any], about: set[str]) -> None:
+    def _price(self, name: str, spelled: str, resolved: dict[str, Any], about: set[str]) -> None:
         """Fill in the grant's epsilon where none is given; refuse one that is far larger, unless the books have a limit."""
         if len(about) != 1:
             return  # dpsql says that there is nothing protected in it
         (table,) = about
         most = TIMES * self.view.grants[table]
-        value = given.setdefault("epsilon", self.view.grants[table])
+        value = resolved.setdefault("epsilon", self.view.grants[table])
         if isinstance(value, bool) or not isinstance(value, int | float):
-            refuse("constant", said)
+            refuse("constant", spelled)
+        # a little more than the limit: a product of floating-point numbers can miss it by a last digit
         if name in BUYING and table not in self.view.limits and not value <= most * (1 + 1e-9):
-            refuse("epsilon", said, f"{most:g}")
+            refuse("epsilon", spelled, f"{most:g}")
 
-    def _arguments(self, name: str, said: str, node: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, name: str, spelled: str, node: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, evaluated: they are constants."""
         listed: list[dict[str, Any]] = node.get("children") or [
             {**a["expression"], "alias": a.get("name") or a["expression"].get("alias", "")} for a in node.get("arguments") or []
         ]
         if node.get("filter") or (node.get("order_bys") or {}).get("orders") or node.get("distinct"):
-            refuse("constant", said)
+            refuse("constant", spelled)
         order = [p.name for p in declaration(name).parameters()]
         trees: dict[str, Any] = {}
         for place, tree in enumerate(listed):
             key = fold(str(tree.get("alias") or "")) or (order[place] if place < len(order) else "")
             if key not in OPEN[name]:
-                refuse("argument", key or place + 1, said)
+                refuse("argument", key or place + 1, spelled)
             if key in trees:
-                refuse("twice", key, said)
+                refuse("twice", key, spelled)
+            # looked at before it is evaluated: what is run below must read nothing
             if not _constant(tree):
-                refuse("constant", said)
+                refuse("constant", spelled)
             trees[key] = Walk(self.view, schema="main", inside=True).expression({**tree, "alias": key}, {})
-        return self._evaluated(trees, said) if trees else {}
+        return self._evaluated(trees, spelled) if trees else {}
 
-    def _evaluated(self, trees: dict[str, Any], said: str) -> dict[str, Any]:
+    def _evaluated(self, trees: dict[str, Any], spelled: str) -> dict[str, Any]:
         cursor = self.view.cursor
         select = parsed(cursor, "SELECT 1")
         select["statements"][0]["node"]["select_list"] = list(trees.values())
         query = f"SELECT system.main.to_json(q)::VARCHAR FROM ({written(cursor, select)}) AS q"  # noqa: S608 -- constants alone
         try:
             row = cursor.execute(query).fetchone()
-            found = json.loads(row[0]) if row else {}
+            values = json.loads(row[0]) if row else {}
         except duckdb.InterruptException:
             raise
         except (duckdb.Error, ValueError, RecursionError):
-            refuse("constant", said)
-        return {key: found[key] for key in trees if found.get(key) is not None}
+            refuse("constant", spelled)
+        return {key: values[key] for key in trees if values.get(key) is not None}
 
-    def _argument(self, key: str, value: Any, said: str, about: set[str]) -> Any:
+    def _argument(self, key: str, value: Any, spelled: str, about: set[str]) -> Any:
         """Return an argument as it is passed on: a source is resolved, a release is one of hers."""
         if key == "domain" and not isinstance(value, list) and not str(value).startswith("pattern:"):
             refuse("domain")
-        if key == "rows" and said.lower() != "dp_plan" and not (isinstance(value, int) and value <= MOST_ROWS):
-            refuse("many", key, said, MOST_ROWS)
-        if key == "release" and fold(said) in ("dp_explain", "dp_sample"):
+        if key == "rows" and spelled.lower() != "dp_plan" and not (isinstance(value, int) and value <= MOST_ROWS):
+            refuse("many", key, spelled, MOST_ROWS)
+        if key == "release" and fold(spelled) in ("dp_explain", "dp_sample"):
             return self._release(value)
         if key not in ("source", "sql"):
             return value
         if not isinstance(value, str):
-            refuse("source", key, said)
-        text, reads = source(self.view, value, key, said)
+            refuse("source", key, spelled)
+        text, reads = source(self.view, value, key, spelled)
         about |= reads
         return text
 
     def _release(self, value: object) -> str:
         """Return the identifier of one of her releases; those of others are as if they were not."""
+        # an identifier, or the name that was given, where only one of hers has it
         hers = self.view.releases()
         slug = f"-{identity.slug(str(value))}"
         named = [str(value)] if value in hers else [one for one in hers if one.rsplit("-", 1)[0].endswith(slug)]
         return named[0] if len(named) == 1 else refuse("release", value)
 
 
-def source(view: View, text: str, key: str, said: str) -> tuple[str, frozenset[str]]:
+def source(view: View, text: str, key: str, spelled: str) -> tuple[str, frozenset[str]]:
     """Return the source of a call, a name or a SELECT, with every table in it resolved and open; and the granted tables in it.
 
     Raises
@@ -177,7 +181,8 @@ def source(view: View, text: str, key: str, said: str) -> tuple[str, frozenset[s
     except Refusal as refusal:
         if refusal.reason not in ("syntax", "statement"):
             raise
-        tree = _as_name(view, text, key, said)
+        # no SELECT, so it may be a name
+        tree = _as_name(view, text, key, spelled)
         walk.query(tree["statements"][0]["node"], {})
         return quoted(view.database, walk.read[0].schema, walk.read[0].name), walk.granted
     walk.query(tree["statements"][0]["node"], {})
@@ -188,18 +193,18 @@ def source(view: View, text: str, key: str, said: str) -> tuple[str, frozenset[s
     return plainer(view.cursor, written(view.cursor, tree)), walk.granted
 
 
-def _as_name(view: View, text: str, key: str, said: str) -> dict[str, Any]:
+def _as_name(view: View, text: str, key: str, spelled: str) -> dict[str, Any]:
     """Return the tree of ``FROM text`` if the text is a name, and nothing else."""
     try:
         tree = parsed(view.cursor, f"FROM {text}")
     except Refusal:
-        refuse("source", key, said)
+        refuse("source", key, spelled)
     node = tree["statements"][0]["node"]
     table = node["from_table"]
     more = [k for k in ("alias", "sample", "column_name_alias", "at_clause") if table.get(k)]
     rest = [k for k in ("modifiers", "where_clause", "group_expressions", "having", "qualify", "sample") if node.get(k)]
     if table.get("type") != "BASE_TABLE" or more or rest:
-        refuse("source", key, said)
+        refuse("source", key, spelled)
     return tree
 
 

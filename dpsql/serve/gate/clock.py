@@ -48,8 +48,8 @@ def stopped(tree: Any, columns: Collection[str], parsed: Callable[[str], Node]) 
     if name not in MOMENTS | DAYS:
         return {key: stopped(part, columns, parsed) for key, part in tree.items()}
     text = moment().strftime("'%Y-%m-%d' AS DATE" if name in DAYS else "'%Y-%m-%d %H:00:00' AS TIMESTAMP")
-    found: Node = parsed(f"SELECT CAST({text})")["statements"][0]["node"]["select_list"][0]
-    return {**found, "alias": tree.get("alias", "")}
+    constant: Node = parsed(f"SELECT CAST({text})")["statements"][0]["node"]["select_list"][0]
+    return {**constant, "alias": tree.get("alias", "")}
 
 
 def _called(node: Node, columns: Collection[str]) -> str:

@@ -12,10 +12,13 @@ from dpsql.queries.reading import is_aggregate_query
 from dpsql.serve.gate import clock, parameters
 from dpsql.serve.gate.calls import Call, Calls, by_place, check_protected
 from dpsql.serve.gate.plainer import plainer
-from dpsql.serve.gate.probes import is_probe
 from dpsql.serve.gate.reasons import refuse
+from dpsql.serve.gate.sizes import number, plain
 from dpsql.serve.gate.view import View
 from dpsql.serve.gate.walk import ANSWER, Walk, parsed, written
+from dpsql.source.parse import nodes
+
+Node = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,24 +115,79 @@ def _decided(text: str, view: View, values: Sequence[Any], attached: bool) -> Ac
     walk = Walk(view, schema="main", call=calls)
     probe = is_probe(tree["statements"][0]["node"])
     walk.query(tree["statements"][0]["node"], {})
+    # a macro or function of somebody's by that name would be run in DuckDB's place
     changed = view.functions.changed(view.cursor, view.names)
     if changed is not None:
         refuse("function", changed)
     views = view.reads_views
+    # nothing protected is read: it is run as it stands, with names in full
     if not walk.granted:
         sql = written(view.cursor, tree)
-        return Accepted(sql, tuple(calls.found), sql, probe, views, bool(calls.found) and not walk.read and not walk.catalogue)
-    if calls.found or walk.catalogue:
+        return Accepted(sql, tuple(calls.listed), sql, probe, views, bool(calls.listed) and not walk.read and not walk.catalogue)
+    # one table with a budget is read from here on: the question is bought, or refused
+    if calls.listed or walk.catalogue:
         refuse("mixed")
     check_protected(walk)
     by_place(tree)
+    # the clock stands still for the text that is bought, or the same question would be another one each time
     running, tree = tree, clock.stopped(tree, walk.columns, lambda text: parsed(view.cursor, text))
     (key,) = walk.granted
     sql = written(view.cursor, tree)
     if is_aggregate_query(sql):
         asked = Call("query", {"sql": plainer(view.cursor, sql), "epsilon": view.grants[key]}, walk.granted)
         return Accepted(ANSWERED, (asked,), sql, probe, views, tree == running)
+    # rows themselves are for nobody, but a probe is answered where the tables have none
     if not probe:
         table = next(entry.name for entry in walk.read if key in entry.reads)
         refuse(*(("scan", table, table, view.shown) if attached else ("rows", table, table)))
     return Accepted(sql, (), sql, probe, views)
+
+
+# -- probes: statements whose answer follows from no row, LIMIT 0 and WHERE 1 = 0, by which clients learn names and types --------
+
+
+def is_probe(node: Node) -> bool:
+    """Return whether a query gives the same whatever rows its tables have, or none: then empty ones answer it.
+
+    Parameters
+    ----------
+    node : dict
+        A query node of DuckDB's parser, before it is checked.
+    """
+    if any(_none(modifier.get("limit")) for modifier in node.get("modifiers") or [] if modifier.get("type") == "LIMIT_MODIFIER"):
+        return True
+    if node.get("type") != "SELECT_NODE":
+        return False
+    where = node.get("where_clause")
+    if isinstance(where, dict) and _never(where):  # what stands in the list may read other tables, and have a row of its own
+        return not any(one.get("class") == "SUBQUERY" for one in nodes([node.get("select_list"), node.get("having")]))
+    table = node.get("from_table") or {}
+    alone = table.get("type") == "SUBQUERY" and not any(one.get("class") == "SUBQUERY" for one in nodes(_without(node)))
+    return alone and is_probe(_inner(table))
+
+
+def _without(node: Node) -> list[Any]:
+    return [part for name, part in node.items() if name != "from_table"]
+
+
+def _none(limit: Node | None) -> bool:
+    return isinstance(limit, dict) and number(limit) == 0
+
+
+def _never(where: Node) -> bool:
+    """Whether a condition is false by itself: ``false``, ``1 = 0``."""
+    if where.get("type") == "CONJUNCTION_AND":
+        return any(map(_never, where.get("children") or []))
+    if where.get("type") == "COMPARE_EQUAL":
+        sides = number(where["left"]), number(where["right"])
+        return None not in sides and sides[0] != sides[1]
+    if where.get("class") == "CAST":  # how DuckDB 1.x reads false
+        return (where.get("cast_type") or {}).get("id") == "BOOLEAN" and plain(where["child"]) in ("f", "false")
+    literal: Node = where.get("literal") or {}
+    return literal.get("kind") == "BOOLEAN" and str(literal.get("text")).lower() == "false"
+
+
+def _inner(table: Node) -> Node:
+    subquery: Node = table.get("subquery") or {}
+    query: Node = subquery.get("node") or subquery
+    return query

@@ -38,9 +38,9 @@ class Size:
             self.nodes <= MOST_NODES and self.relations <= MOST_RELATIONS and self.width <= MOST_STARS and self.sets <= MOST_SETS
         )
 
-    def with_(self, other: Size) -> Size:
+    def with_(self, beside: Size) -> Size:
         """Return both beside each other."""
-        return Size(self.nodes + other.nodes, self.relations + other.relations, self.width, max(self.sets, other.sets))
+        return Size(self.nodes + beside.nodes, self.relations + beside.relations, self.width, max(self.sets, beside.sets))
 
 
 Known = Mapping[str, Size]
@@ -73,6 +73,7 @@ def _query(node: Node, ctes: Known) -> Size:
         if key in ("left", "right") and isinstance(value, dict):
             part = _query(value, ctes)
             total, width = total.with_(part), max(width, part.width)
+        # DuckDB 1.4 writes both sides twice, once as children
         elif key == "children" and isinstance(value, list) and not isinstance(node.get("left"), dict):
             for part in (_query(one, ctes) for one in value if isinstance(one, dict)):
                 total, width = total.with_(part), max(width, part.width)
@@ -99,10 +100,10 @@ def _select(node: Node, ctes: Known, total: Size) -> Size:
     below = _relation(start, ctes) if isinstance(start, dict) else _NOTHING
     total, width, aliases = total.with_(below), 0, dict[str, Size]()
     for item in node["select_list"]:
-        found = _parts(item, ctes, aliases, below.width)
-        total, width = total.with_(found), width + found.width
+        size = _parts(item, ctes, aliases, below.width)
+        total, width = total.with_(size), width + size.width
         if isinstance(item, dict) and item.get("alias"):
-            aliases[str(item["alias"]).lower()] = found
+            aliases[str(item["alias"]).lower()] = size
     for key, value in node.items():
         if key not in ("cte_map", "select_list", "from_table", "group_sets"):
             total = total.with_(_parts(value, ctes, aliases, below.width))
@@ -123,11 +124,11 @@ def _relation(node: Node, ctes: Known) -> Size:
             below = part.get("node")
             inner: Node = below if isinstance(below, dict) else part
             if _is_query(inner):
-                found = _query(inner, ctes)
+                size = _query(inner, ctes)
             else:
-                found = _relation(part, ctes) if "sample" in part and "type" in part else _parts(part, ctes, {}, 1)
-                found = found if "sample" in part else Size(found.nodes, found.relations, 0, found.sets)
-            total, width = total.with_(found), width + found.width
+                size = _relation(part, ctes) if "sample" in part and "type" in part else _parts(part, ctes, {}, 1)
+                size = size if "sample" in part else Size(size.nodes, size.relations, 0, size.sets)
+            total, width = total.with_(size), width + size.width
     return Size(total.nodes, total.relations, max(width, 1), total.sets)
 
 
@@ -148,8 +149,8 @@ def _parts(value: Any, ctes: Known, aliases: Known, below: int) -> Size:
         return _query(value, ctes)
     if value.get("class") == "COLUMN_REF":
         names = value.get("column_names") or []
-        found = aliases.get(str(names[0]).lower()) if len(names) == 1 else None
-        return Size() if found is None else Size(found.nodes + 1, found.relations, 1, found.sets)
+        column = aliases.get(str(names[0]).lower()) if len(names) == 1 else None
+        return Size() if column is None else Size(column.nodes + 1, column.relations, 1, column.sets)
     total, width = Size(), below if value.get("class") == "STAR" else 1
     for part in value.values():
         inner = _parts(part, ctes, aliases, below)

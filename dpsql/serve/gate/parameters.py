@@ -37,11 +37,11 @@ def fill(cursor: duckdb.DuckDBPyConnection, tree: Node, values: Sequence[Any]) -
     if not _are_numbers(places, len(values)):
         refuse("parameter")
     for number, value in enumerate(values, 1):
-        made = _made(cursor, value)
+        constant = _made(cursor, value)
         for node in places[str(number)]:
             alias = node.get("alias", "")
             node.clear()
-            node.update(made, alias=alias)
+            node.update(constant, alias=alias)
     statement["named_param_map"] = []
 
 
@@ -87,6 +87,7 @@ def _made(cursor: duckdb.DuckDBPyConnection, value: Any) -> Node:
         refuse("value")
     tree = parsed(cursor, f"SELECT {text}")
     items: list[Node] = tree["statements"][0]["node"]["select_list"]
+    # a value may become one literal, and nothing that a text could hide in it
     if len(items) != 1 or not _is_literal(items[0]):
         refuse("value")
     return items[0]
@@ -101,6 +102,7 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         exact = Decimal(repr(float(value)))
         _, digits, exponent = exact.normalize().as_tuple()
+        # a float with more digits is no decimal that somebody wrote
         if len(digits) > _DIGITS or not -_DIGITS <= int(exponent) <= 0:
             return value
         value = exact

@@ -25,31 +25,32 @@ _known: dict[str, str] = {}
 
 def plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
     """Return a text that DuckDB wrote in the words that people use, or as it is."""
-    found = _known.get(text)
-    if found is None:
-        found = _plainer(cursor, text)
+    plain_text = _known.get(text)
+    if plain_text is None:
+        plain_text = _plainer(cursor, text)
         if len(text) <= _LONGEST:
             if len(_known) >= _MOST:
                 _known.clear()
-            _known[text] = found
-    return found
+            _known[text] = plain_text
+    return plain_text
 
 
 def _plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
     try:
-        found = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
-        if len(found) != 1:
+        trees = [tree for tree in sqlglot.parse(text, dialect=StrictDuckDB) if tree is not None]
+        if len(trees) != 1:
             return text
-        holder = exp.Tuple(expressions=found)
+        holder = exp.Tuple(expressions=trees)
         for node in reversed(list(holder.walk(bfs=False))):  # the parts of a node before itself
             changed = node if isinstance(node.parent, exp.Dot) else _changed(node)  # with the schema before it, as one
             if changed is not node:
                 node.replace(changed)
-        made = render(holder.expressions[0])
+        plain_text = render(holder.expressions[0])
     except (sqlglot.errors.SqlglotError, UnsupportedQuery, RecursionError):
         return text
-    same = _without_places(serialized(cursor, made)) == _without_places(serialized(cursor, text))
-    return made if same else text
+    # whatever sqlglot has made of it: only what DuckDB reads as the same is used
+    same = _without_places(serialized(cursor, plain_text)) == _without_places(serialized(cursor, text))
+    return plain_text if same else text
 
 
 def _changed(node: exp.Expression) -> exp.Expression:

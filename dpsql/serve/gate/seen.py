@@ -46,12 +46,12 @@ def view_of(
     Privacy: free; no row of a protected table is read.
     """
     books = books or Books(cursor, database)
-    said = Grants(books).said(analyst)
-    limits = {table: grant for table, grant in said.items() if grant is not None}
+    in_books = Grants(books).said(analyst)
+    limits = {table: grant for table, grant in in_books.items() if grant is not None}
     prices = {
         table: min(epsilon, limits[table].default_epsilon) if table in limits else epsilon
         for table, epsilon in grants.items()
-        if table in limits or table not in said
+        if table in limits or table not in in_books
     }
     return View(cursor, database, shown or database, analyst, prices, limits, frozenset(public), _looked, binds, functions, books)
 
@@ -69,7 +69,7 @@ def _looked(view: View, entry: Entry, stack: tuple[str, ...]) -> Looked:
         walk.query(node, {})
     except (Refusal, DpsqlError, RecursionError):
         return None, frozenset()
-    reads = frozenset(key for found in walk.read for key in found.reads)
+    reads = frozenset(key for entry_read in walk.read for key in entry_read.reads)
     if walk.hidden_read and reads:
         return None, frozenset()
     limits = (view.limits.get(key) for key in reads)

@@ -42,12 +42,12 @@ def check(name: str, node: Node) -> int:
     ------
     Refusal
     """
-    given = node.get("children") or [a["expression"] for a in node.get("arguments") or []]
+    arguments = node.get("children") or [a["expression"] for a in node.get("arguments") or []]
     if name in SIZED:
         place, most = SIZED[name]
-        return _size(name, given[place], most) if place < len(given) else 1
+        return _size(name, arguments[place], most) if place < len(arguments) else 1
     if name in RANGES:
-        ends = [number(one) for one in given]
+        ends = [number(one) for one in arguments]
         if any(one is None for one in ends) or not 1 <= len(ends) <= 3:
             refuse("size", name, ITEMS)
         numbers = [float(one) for one in ends if one is not None]
@@ -55,13 +55,13 @@ def check(name: str, node: Node) -> int:
         step = numbers[2] if len(numbers) == 3 else 1.0
         length = abs(last - first) / abs(step) + 1 if step else 1.0
         return int(length) if math.isfinite(length) and length <= ITEMS + 1 else refuse("size", name, ITEMS)
-    if name in PATTERNS and len(given) > 1:
-        text = plain(given[1])
+    if name in PATTERNS and len(arguments) > 1:
+        text = plain(arguments[1])
         simple = name in ("~~", "!~~") and text is not None and "_" not in text
         if text is None or (not simple and sum(map(text.count, "%*")) > WILDCARDS):
             refuse("pattern", WILDCARDS)
-    if name in FORMATS and given:
-        text = plain(given[0])
+    if name in FORMATS and arguments:
+        text = plain(arguments[0])
         if text is None or _WIDE.search(text):
             refuse("format", name)
     return 1
@@ -74,23 +74,24 @@ def check_all(sizes: list[int]) -> None:
     ------
     Refusal
     """
+    # calls stand in each other, so that what one makes may be made again by the next
     if math.prod(size for size in sizes if size > _SMALL) > MOST:
         refuse("sizes", MOST)
 
 
 def _size(name: str, node: Node, most: int) -> int:
-    found = number(node)
-    if found is None or not found <= most:
+    size = number(node)
+    if size is None or not size <= most:
         refuse("size", name, most)
-    return max(1, int(found))
+    return max(1, int(size))
 
 
 def number(node: Node) -> float | None:
     """Return a number that is written, None for anything else."""
     if node.get("class") == "FUNCTION" and node.get("function_name") == "-":
         inside = node.get("children") or [a["expression"] for a in node.get("arguments") or []]
-        found = number(inside[0]) if len(inside) == 1 else None
-        return None if found is None else -found
+        negated = number(inside[0]) if len(inside) == 1 else None
+        return None if negated is None else -negated
     value = _constant(node)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -106,8 +107,8 @@ def _constant(node: Node) -> str | int | float | bool | None:
     if node.get("class") != "CONSTANT":
         return None
     if "literal" not in node:
-        found: str | int | float | bool | None = (node.get("value") or {}).get("value")
-        return found
+        stored: str | int | float | bool | None = (node.get("value") or {}).get("value")
+        return stored
     text = str(node["literal"].get("text", ""))
     if node["literal"].get("kind") == "STRING":
         return text

@@ -123,6 +123,7 @@ class View:
     def find(self, parts: list[str], schema: str, stack: tuple[str, ...] = ()) -> Entry | None:
         """Return what a name of one to three parts means in a schema, with its status; None where there is nothing."""
         own = (fold(self.database), fold(self.shown))
+        # as DuckDB looks names up: two parts may be schema and table, or database and table
         places = [(schema, parts[0]), ("main", parts[0])] if len(parts) == 1 else [(parts[-2], parts[-1])]
         if len(parts) > 3 or (len(parts) == 3 and fold(parts[0]) not in own):
             return None
@@ -131,14 +132,14 @@ class View:
         known = [e for s, n in places if (e := self.entries.get((fold(s), fold(n)))) is not None]
         if stack and len({e.key for e in known}) > 1:  # which one a view means depends on who asks
             return None
-        found = known[0] if known else None
-        self.reads_views |= found is not None and found.is_view
-        return None if found is None or found.key in stack else self._with_status(found, stack)
+        entry = known[0] if known else None
+        self.reads_views |= entry is not None and entry.is_view
+        return None if entry is None or entry.key in stack else self._with_status(entry, stack)
 
     def all(self) -> list[Entry]:
         """Return all tables and views that she may see, by schema and name."""
-        found = [self._with_status(entry, ()) for entry in self.entries.values()]
-        return sorted((e for e in found if e.status is not None), key=lambda e: (e.schema, e.name))
+        entries = [self._with_status(entry, ()) for entry in self.entries.values()]
+        return sorted((e for e in entries if e.status is not None), key=lambda e: (e.schema, e.name))
 
     def columns(self, entry: Entry) -> list[tuple[str, str]]:
         """Return names and types of the columns of a table or view that she may name."""
@@ -163,16 +164,17 @@ class View:
                 self._links = Links(self.cursor, self.database, self.books).all()
             root = root_of(self._links, key)
             ledger = Ledger(self.books, root, "")
-            held = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
-            self._payers[key] = root if held else None
+            # a table that was linked once stays protected: its rows were counted under a budget
+            protected = key in self._links or ledger.is_unlinked() or ledger.protection() is not None
+            self._payers[key] = root if protected else None
         return self._payers[key]
 
     def releases(self) -> list[str]:
         """Return the releases that she has bought."""
         if self._releases is None:
-            table, there = self.books.table("ledger"), self.books.exist()
+            table, exist = self.books.table("ledger"), self.books.exist()
             asked = f"SELECT DISTINCT release FROM {table} WHERE action IN ('charge', ?) AND who = ?"  # noqa: S608
-            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [USE, self.who]).fetchall()] if there else []
+            self._releases = [str(r) for (r,) in self.cursor.execute(asked, [USE, self.who]).fetchall()] if exist else []
         return self._releases
 
     def _with_status(self, entry: Entry, stack: tuple[str, ...]) -> Entry:
@@ -193,6 +195,7 @@ class View:
 
     def _table(self, entry: Entry) -> Looked:
         payer = self.payer(entry.key)
+        # with a budget, her grant decides; without one, whether it was published
         if payer is not None:
             limit = self.limits.get(payer)
             listed = limit is not None and limit.columns is not None and payer != entry.key  # columns of the root, and of no other

@@ -53,6 +53,7 @@ def parsed(cursor: duckdb.DuckDBPyConnection, text: str) -> Node:
         refuse("syntax")
     except RecursionError:
         refuse("deep")
+    # the parser's own words may quote the text, so the reasons are ours
     if tree.get("error"):
         if "no statements" in str(tree.get("error_message", "")):
             refuse("empty")
@@ -61,6 +62,7 @@ def parsed(cursor: duckdb.DuckDBPyConnection, text: str) -> Node:
         refuse("empty")
     if len(tree["statements"]) > 1:
         refuse("several")
+    # parts that another version of DuckDB adds are refused until somebody has looked at them
     if set(tree) != {"error", "statements"} or set(tree["statements"][0]) - {"node", "named_param_map"}:
         refuse("syntax_part", "this kind of statement")
     try:
@@ -91,7 +93,7 @@ def written(cursor: duckdb.DuckDBPyConnection, tree: Node) -> str:
 
 def _used(tree: Any) -> set[tuple[str, ...]]:
     """Return the relations and functions that a tree names."""
-    found: set[tuple[str, ...]] = set()
+    names: set[tuple[str, ...]] = set()
     rest = [tree]
     while rest:
         node = rest.pop()
@@ -99,11 +101,11 @@ def _used(tree: Any) -> set[tuple[str, ...]]:
             rest.extend(node)
         elif isinstance(node, dict):
             if node.get("type") == "BASE_TABLE":
-                found.add(("table", *(str(node.get(part, "")) for part in _NAMES)))
+                names.add(("table", *(str(node.get(part, "")) for part in _NAMES)))
             elif "function_name" in node and node.get("class") == "FUNCTION":
-                found.add(("function", str(node["function_name"]).lower()))
+                names.add(("function", str(node["function_name"]).lower()))
             rest.extend(node.values())
-    return found - {("function", name) for name in ("list_value", "row", "struct_pack", "array_value")}
+    return names - {("function", name) for name in ("list_value", "row", "struct_pack", "array_value")}
 
 
 class Walk:
@@ -172,6 +174,7 @@ class Walk:
             name = f"{CTE}{self._ctes}"
             value = entry["value"]
             inner = value.get("query_node") or (value.get("query") or {}).get("node") or {}
+            # a common table expression sees those before it, and itself only where it is recursive
             seen = dict(scope)
             if inner.get("type") == "RECURSIVE_CTE_NODE":
                 inner["cte_name"] = name
@@ -181,27 +184,27 @@ class Walk:
             entry["key"] = name
         return scope
 
-    def _fields(self, node: Any, shape: dict[str, shapes.Rule], scope: Scope, said: object) -> None:
+    def _fields(self, node: Any, shape: dict[str, shapes.Rule], scope: Scope, where: object) -> None:
         """Check every field of a node against its shape, and what is below it."""
         if not isinstance(node, dict):
-            refuse("syntax_part", said)
+            refuse("syntax_part", where)
         for name in list(node):
             rule = shape.get(name)
             if rule is None:
-                refuse("syntax_part", f"{said}: {name}")
-            node[name] = self._field(node[name], rule, scope, f"{said}: {name}")
+                refuse("syntax_part", f"{where}: {name}")
+            node[name] = self._field(node[name], rule, scope, f"{where}: {name}")
 
-    def _field(self, value: Any, rule: shapes.Rule, scope: Scope, said: str) -> Any:
+    def _field(self, value: Any, rule: shapes.Rule, scope: Scope, where: str) -> Any:
         if isinstance(rule, frozenset):
             return value if value in rule else refuse("syntax_part", value)
         if rule == "skip":
-            return value if _is_plain(value) else refuse("syntax_part", said)
+            return value if _is_plain(value) else refuse("syntax_part", where)
         if rule == "none":
-            return value if not value else refuse("syntax_part", said)
+            return value if not value else refuse("syntax_part", where)
         if rule == "ctes":
             return value
         if value is None:
-            return None if rule.endswith("?") or rule.startswith("shape:") else refuse("syntax_part", said)
+            return None if rule.endswith("?") or rule.startswith("shape:") else refuse("syntax_part", where)
         if rule.startswith("shape:"):
             self._part(value, rule[6:], scope)
             return value
@@ -209,6 +212,7 @@ class Walk:
             for part in value:
                 self._part(part, rule[7:], scope)
             return value
+        # what is left holds parts with rules of their own
         single: dict[str, Callable[[Any], Any]] = {
             "expr": lambda v: self.expression(v, scope),
             "query": lambda v: self.query(v, scope),
@@ -272,6 +276,7 @@ class Walk:
         if name not in OPERATORS and name not in FUNCTIONS or node.get("catalog") not in (None, "", "system"):
             refuse("function", node["function_name"])
         self.view.names.add(name)
+        # calls in each other multiply what they make, so all of a statement's sizes are looked at together
         self.view.sizes.append(sizes.check(name, node))
         sizes.check_all(self.view.sizes)
         if path := (node.get("qualified_name") or {}).get("path"):
@@ -293,6 +298,7 @@ class Walk:
         parts = [str(node[part]) for part in _NAMES if node.get(part)]
         if path := (node.get("qualified_name") or {}).get("path"):
             _agrees(path, parts)
+        # a common table expression hides a table of its name
         if len(parts) == 1 and (renamed := scope.get(fold(parts[0]))) is not None:
             _name(node, "", "", renamed)
             node["alias"] = node["alias"] or parts[0]
@@ -301,6 +307,7 @@ class Walk:
             return self._catalogue(known, node)
         entry = self.view.find(parts, self.schema, self.stack) if all(parts) else None
         if entry is None or entry.status is None:
+            # a published view may read tables that are not open, and none that has a budget
             if entry is None or not self.hidden or self._is_closed(entry):
                 refuse("table", ".".join(parts))
             self.hidden_read = True
@@ -317,10 +324,10 @@ class Walk:
             refuse("mixed")
         self.catalogue = True
         tree = parsed(self.view.cursor, f"SELECT * FROM {catalogue.relation(self.view, known)} AS x")  # noqa: S608 -- literals
-        found: Node = tree["statements"][0]["node"]["from_table"]
-        found["alias"] = node.get("alias") or known.rpartition(".")[2].rpartition(":")[2]
-        found["column_name_alias"] = node.get("column_name_alias") or []
-        return found
+        relation: Node = tree["statements"][0]["node"]["from_table"]
+        relation["alias"] = node.get("alias") or known.rpartition(".")[2].rpartition(":")[2]
+        relation["column_name_alias"] = node.get("column_name_alias") or []
+        return relation
 
     def _table_function(self, node: Node, scope: Scope) -> Node:
         function = node["function"]
@@ -328,6 +335,7 @@ class Walk:
         place = [str(function.get(part) or "") for part in ("catalog", "schema")]
         if path := (function.get("qualified_name") or {}).get("path"):
             _agrees(path, [*place, function["function_name"]])
+        # three kinds pass: DuckDB's that read nothing, the catalogue's, which are written anew, and calls of dpsql
         if name in TABLE_FUNCTIONS and place in (["", ""], ["", "main"], ["system", "main"]):
             self.view.names.add(name)
             shape = shapes.EXPRESSIONS["FUNCTION"]
@@ -342,13 +350,14 @@ class Walk:
             refuse("table_function", function["function_name"])
         if self.call is None or self.inside:
             refuse("mixed")
+        # the call is taken out of the statement: a relation with its answer stands there instead
         number = self.call(function)
         tree = parsed(self.view.cursor, f'FROM "{ANSWER}{number}"')
-        found: Node = tree["statements"][0]["node"]["from_table"]
-        found["alias"] = node.get("alias") or name
-        found["column_name_alias"] = node.get("column_name_alias") or []
-        found["sample"] = node.get("sample")
-        return found
+        relation: Node = tree["statements"][0]["node"]["from_table"]
+        relation["alias"] = node.get("alias") or name
+        relation["column_name_alias"] = node.get("column_name_alias") or []
+        relation["sample"] = node.get("sample")
+        return relation
 
     def _show(self, node: Node, scope: Scope) -> Node:
         if self.inside:
@@ -361,6 +370,7 @@ class Walk:
         if kind not in ("DESCRIBE", "SUMMARY"):
             refuse("show", kind)
         walk = Walk(self.view, schema=self.schema, call=self.call)
+        # names of common table expressions inside must differ from those outside
         walk._ctes = self._ctes + 1000
         described = inner["from_table"] if kind == "DESCRIBE" and _is_plain_table(inner) else None
         names = None if described is None else [str(described[part]) for part in _NAMES if described.get(part)]
@@ -393,10 +403,10 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _known_type(name: object, said: object) -> None:
+def _known_type(name: object, where: object) -> None:
     text = str(name).lower().strip('"')
     if text not in TYPES:
-        refuse("type", name or said)
+        refuse("type", name or where)
 
 
 def _agrees(path: list[str], parts: list[Any]) -> None:

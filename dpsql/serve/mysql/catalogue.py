@@ -124,33 +124,33 @@ class Catalogue:
         ------
         Refused, Fault
         """
-        taken = _read(text)
-        if len(taken.statements) > 1:
-            if not all(map(_SETS.match, taken.statements)):
+        rewritten = _read(text)
+        if len(rewritten.statements) > 1:
+            if not all(map(_SETS.match, rewritten.statements)):
                 raise Refused("unsupported", "one statement at a time: a text with several is not answered")
-            for statement in taken.statements:
+            for statement in rewritten.statements:
                 self._set(session, statement)
             return DONE
-        if _SETS.match(taken.text):
-            self._set(session, taken.text)
+        if _SETS.match(rewritten.text):
+            self._set(session, rewritten.text)
             return DONE
-        return self._command(session, taken.text) or self._asked(session, taken, parameters)
+        return self._command(session, rewritten.text) or self._asked(session, rewritten, parameters)
 
     def described(self, session: Session, text: str, parameters: Sequence[Any]) -> tuple[Column, ...] | None:
         """Return the columns of an answer, and do nothing; None: the room knows them."""
-        taken = _read(text)
-        if len(taken.statements) == 1 and any(form.match(taken.text) for form in (_SETS, _TRANSACTIONS, _KILL, _USE)):
+        rewritten = _read(text)
+        if len(rewritten.statements) == 1 and any(form.match(rewritten.text) for form in (_SETS, _TRANSACTIONS, _KILL, _USE)):
             return ()
-        answer = self._asked(session, taken, parameters)
+        answer = self._asked(session, rewritten, parameters)
         return None if answer is None else answer.columns
 
-    def _asked(self, session: Session, taken: Read, parameters: Sequence[Any]) -> Answer | None:
+    def _asked(self, session: Session, rewritten: Read, parameters: Sequence[Any]) -> Answer | None:
         """Answer a question of any form; None: it is the room's."""
-        if _PLAN.match(taken.text):
+        if _PLAN.match(rewritten.text):
             raise Refused("unsupported", "the plan of a question is not shown: dp_plan says what it would cost")
-        if _SHOWS.match(taken.text):
-            return self._show(session, taken.text)
-        return self._question(session, taken, parameters)
+        if _SHOWS.match(rewritten.text):
+            return self._show(session, rewritten.text)
+        return self._question(session, rewritten, parameters)
 
     def fields(self, session: Session, name: str) -> tuple[Column, ...]:
         """Return the columns of a table, for the list of fields that a shell completes from."""
@@ -206,19 +206,21 @@ class Catalogue:
         variables = session.variables.listed()
         return Shown(self.database, session.current, session.analyst, session.connection, self.tables, variables)
 
-    def _question(self, session: Session, taken: Read, parameters: Sequence[Any]) -> Answer | None:
-        columns = _ODBC_COLUMNS.fullmatch(taken.text)
+    def _question(self, session: Session, rewritten: Read, parameters: Sequence[Any]) -> Answer | None:
+        columns = _ODBC_COLUMNS.fullmatch(rewritten.text)
         if columns is not None:
-            taken = read(f"SELECT {_ODBC_SELECTED} FROM {columns['from']}")  # noqa: S608 -- judged below
-        tree = parsed(taken)
+            rewritten = read(f"SELECT {_ODBC_SELECTED} FROM {columns['from']}")  # noqa: S608 -- judged below
+        tree = parsed(rewritten)
+        # of tables of the catalogue, or of none: whatever names another table is the room's
         tables = list(tree.find_all(exp.Table))
         inside = session.current == "information_schema"
         ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
         listed = [table for table in tables if _listed(table, ctes, inside=inside)]
         if not listed and any(not (_dual(table) or (not table.text("db") and table.name.lower() in ctes)) for table in tables):
             return None
-        names = headings(tree, taken)
-        tree = filled(tree, parameters, taken.places)
+        # from here on it is answered here, by a database that holds names and types alone
+        names = headings(tree, rewritten)
+        tree = filled(tree, parameters, rewritten.places)
         if sum(1 for _ in tree.find_all(exp.Repeat)) > MOST_REPEATED:
             raise Refused("refused", f"REPEAT stands at most {MOST_REPEATED} times in a question")
         tree = _placed(tree, session, ctes, inside=inside)
@@ -249,7 +251,7 @@ class Catalogue:
 def _read(text: str) -> Read:
     """Return a text that was written again; the comments that are run which clients send are what is in them."""
     if len(text) <= LONGEST:
-        text = _VERSIONED.sub(lambda found: found["set"] or f"{found['show']}{found['which']}", text)
+        text = _VERSIONED.sub(lambda match: match["set"] or f"{match['show']}{match['which']}", text)
     return read(text)
 
 

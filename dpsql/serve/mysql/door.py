@@ -64,9 +64,9 @@ class MysqlDoor:
     def start(self) -> None:
         """Listen; returns at once."""
         self._listening = listen(*self._address)
-        for one in self._listening:
-            one.settimeout(_LOOK)
-            thread = threading.Thread(target=self._accept, args=[one], name="dpsql-mysql", daemon=True)
+        for listening in self._listening:
+            listening.settimeout(_LOOK)
+            thread = threading.Thread(target=self._accept, args=[listening], name="dpsql-mysql", daemon=True)
             self._accepting.append(thread)
             thread.start()
 
@@ -100,6 +100,7 @@ class MysqlDoor:
         """Take a connection, or send it away where there are too many."""
         visit = self._visits.enter(_number, lambda number: _Visit(self, sock, number))
         if visit is None:
+            # told without waiting: who is sent away must not hold up those who come
             with suppress(OSError), sock:
                 sock.setblocking(False)
                 sock.send(Wire(sock, 0.0).framed([packets.failed(too_many("to this server"))]))
@@ -152,10 +153,10 @@ class MysqlDoor:
             if known is None or refused.kind != "busy":
                 raise
             return known[1]
-        made = known[1] if known is not None and known[1].tables == tables else Catalogue(self._room.database, tables)
+        current = known[1] if known is not None and known[1].tables == tables else Catalogue(self._room.database, tables)
         with self._change:
-            self._catalogues[analyst] = (asked, made)
-        return made
+            self._catalogues[analyst] = (asked, current)
+        return current
 
     def leave(self, number: int) -> None:
         """Count a connection no longer."""

@@ -67,6 +67,7 @@ def _padded(node: exp.Expression) -> exp.Expression:
     written = isinstance(length, exp.Literal) and length.name.isdigit() and int(length.name) <= MOST_PADDED
     if not written or not isinstance(fill, exp.Literal) or len(fill.name) != 1:
         raise Refused("unsupported", f"lpad() and rpad() take a number up to {MOST_PADDED} and one letter, both written out")
+    # the whole filling beside the text, and of both as much as is asked for
     text, filled = exp.cast(node.this, "text"), exp.Literal.string(fill.name * int(length.name))
     left = bool(node.args.get("is_left"))
     joined = exp.DPipe(this=filled, expression=text.copy()) if left else exp.DPipe(this=text.copy(), expression=filled)

@@ -44,6 +44,7 @@ def allowed(connection: duckdb.DuckDBPyConnection, text: str) -> bool:
     tree = json.loads(serialized)
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         return False
+    # DuckDB cannot be stopped while it writes names out
     if not size_of(tree["statements"][0]["node"]).fits():
         return False
     nodes = list(_nodes(tree))

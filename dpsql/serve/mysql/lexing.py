@@ -77,12 +77,12 @@ def read(text: str) -> Read:
     for count, piece in enumerate(_PIECE.finditer(text)):
         if count > MOST_PIECES:
             raise Refused("refused", f"a statement has at most {MOST_PIECES} words and signs: put a long list into a table")
-        kind, found = piece.lastgroup, piece.group()
+        kind, sign = piece.lastgroup, piece.group()
         match kind:
             case "string":
-                out.append(quoted(_meant(found)))
+                out.append(quoted(_meant(sign)))
             case "comment":
-                if found.startswith(("/*!", "/*M!")) and not _NO_MEANING.fullmatch(found):
+                if sign.startswith(("/*!", "/*M!")) and not _NO_MEANING.fullmatch(sign):
                     raise Refused("unsupported", "a comment that is run (/*! ... */) is not answered: write what is in it")
                 out.append(" ")
             case "minus":
@@ -91,24 +91,25 @@ def read(text: str) -> Read:
                 out.append(f" :{PLACE}{places} ")
                 places += 1
             case "escape":  # of ODBC: {d '2024-01-01'}
-                before, after = _ESCAPES[found[1:].strip().lower()]
+                before, after = _ESCAPES[sign[1:].strip().lower()]
                 out.append(before)
                 closing.append(after)
             case "name" | "word":
-                out.append(found)
-            case "rest" if found == "}" and closing:
+                out.append(sign)
+            case "rest" if sign == "}" and closing:
                 out.append(closing.pop())
             case _:
-                if found in _NO_END or "\0" in found or text.startswith("/*", piece.start()):
+                if sign in _NO_END or "\0" in sign or text.startswith("/*", piece.start()):
                     raise Refused("syntax", f"{SYNTAX}: a quote or comment has no end, or a sign is out of place")
-                if found == ":" and text[piece.start() + 1 : piece.start() + 2] != "=":
+                if sign == ":" and text[piece.start() + 1 : piece.start() + 2] != "=":
                     raise Refused("syntax", f"{SYNTAX}: ':' names nothing here")
-                depth += (found == "(") - (found == ")")
+                depth += (sign == "(") - (sign == ")")
                 if depth > DEEPEST:
                     raise Refused("refused", f"brackets stand at most {DEEPEST} deep")
-                if found == ";":
+                if sign == ";":
                     ends.append(len(out))
-                out.append(found)
+                out.append(sign)
+    # cut at the semicolons that are no part of a string or comment
     begins = [0, *(end + 1 for end in ends)]
     parts = ("".join(out[begin:end]).strip() for begin, end in zip(begins, [*ends, len(out)], strict=True))
     statements = tuple(part for part in parts if part)
@@ -130,9 +131,9 @@ def unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
-def _meant(found: str) -> str:
+def _meant(string: str) -> str:
     """Return the value of a string, by MySQL's escapes; those of a percent sign and an underscore stay, for LIKE."""
-    quote, inner = found[0], found[1:-1]
+    quote, inner = string[0], string[1:-1]
     if "\\" not in inner:
         return inner.replace(quote * 2, quote)
     pieces = re.split(r"(\\.)", inner, flags=re.DOTALL)

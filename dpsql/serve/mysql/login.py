@@ -84,6 +84,7 @@ def admit(
         + nonce[8:] + b"\0" + NATIVE + b"\0"
     )  # fmt: skip
     answer = wire.read(LARGEST, until, whole=True)
+    # encryption begins before a name or a token is shown
     if len(answer) >= 4 and int.from_bytes(answer[:4], "little") & _TLS:
         if tls is None or len(answer) != 32:
             raise malformed()
@@ -112,6 +113,7 @@ def _greeting(answer: bytes) -> _Greeting:
     flags = fields.number(4)
     if not flags & _PROTOCOL_41:
         raise Fault(1043, "08S01", "Bad handshake")
+    # the largest packet, letters, and 23 bytes without meaning
     fields.take(28)
     name = fields.until_zero()
     if flags & _COUNTED:
@@ -130,6 +132,7 @@ def _greeting(answer: bytes) -> _Greeting:
 
 def _known(wire: Wire, keys: Keys, greeting: _Greeting, nonce: bytes, until: float) -> int | None:
     """Return the number of the token that was shown; None: it was none, or another's."""
+    # a token itself is taken over an encrypted connection alone; else only what was made of it
     if wire.secure and greeting.plugin in (CLEAR, SHA2):
         shown = greeting.shown
         if greeting.plugin == SHA2:  # its long way, which TLS protects; clients without the native one have no other

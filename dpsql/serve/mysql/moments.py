@@ -172,9 +172,9 @@ def _compared(node: exp.Expression) -> exp.Expression:
     if any(isinstance(text, exp.Literal) for text in texts.values()):
         return node
     for key, text in texts.items():
-        found = _cut(text) if isinstance(text, exp.TimeToStr) and not text.find(exp.Column) else None
-        if found is not None:
-            node.set(key, found)
+        instant = _cut(text) if isinstance(text, exp.TimeToStr) and not text.find(exp.Column) else None
+        if instant is not None:
+            node.set(key, instant)
     return node
 
 
@@ -194,9 +194,9 @@ def _read(node: exp.Expression) -> exp.Expression:
     called = joined.name.upper() == "YEARWEEK" if isinstance(joined, exp.Anonymous) else False
     if called and len(rest) == 1:
         mode = _mode(joined.expressions[1:])
-        found = _FIRST_DAYS.get((text, rest[0].name.strip().lower(), mode))
-        if found is not None:
-            return exp.cast(_made(found, day=exp.cast(joined.expressions[0], "date")), "date")
+        form = _FIRST_DAYS.get((text, rest[0].name.strip().lower(), mode))
+        if form is not None:
+            return exp.cast(_made(form, day=exp.cast(joined.expressions[0], "date")), "date")
     _formatted(node)
     return node
 
@@ -207,10 +207,10 @@ def _concatenated(node: exp.Expression) -> list[exp.Expression]:
     return [node]
 
 
-def _mode(given: list[exp.Expression]) -> int:
-    if not given:
+def _mode(arguments: list[exp.Expression]) -> int:
+    if not arguments:
         return 0
-    name = given[0].name if len(given) == 1 and isinstance(given[0], exp.Literal) else ""
+    name = arguments[0].name if len(arguments) == 1 and isinstance(arguments[0], exp.Literal) else ""
     if name not in {str(mode) for mode in range(8)}:
         raise Refused("unsupported", "a mode of weeks is a number from 0 to 7, written out")
     return int(name)
@@ -229,12 +229,12 @@ def _extracted(node: exp.Expression) -> exp.Expression:
 
 def _from_seconds(node: exp.Expression) -> exp.Expression:
     """Return FROM_UNIXTIME as a timestamp in UTC, or the text that its format makes of it."""
-    found = _made("make_timestamp(CAST(CAST({n} AS DOUBLE) * 1000000 AS BIGINT))", n=node.this)
+    instant = _made("make_timestamp(CAST(CAST({n} AS DOUBLE) * 1000000 AS BIGINT))", n=node.this)
     if isinstance(node.this, exp.Literal) and node.this.name.isdigit() and len(node.this.name) < 12:
-        found = exp.cast(exp.Literal.string(str(_EPOCH + dt.timedelta(seconds=int(node.this.name)))), "timestamp")
+        instant = exp.cast(exp.Literal.string(str(_EPOCH + dt.timedelta(seconds=int(node.this.name)))), "timestamp")
     if node.args.get("format") is None:
-        return found
-    return _formatted(exp.TimeToStr(this=found, format=node.args["format"]))
+        return instant
+    return _formatted(exp.TimeToStr(this=instant, format=node.args["format"]))
 
 
 def _cast(node: exp.Expression) -> exp.Expression:
@@ -243,33 +243,33 @@ def _cast(node: exp.Expression) -> exp.Expression:
     moments = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.DATETIME, exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMPTZ)
     if kind not in moments:
         return node
-    found = _cut(node.this) if isinstance(node.this.unnest(), exp.TimeToStr) else None
-    return exp.cast(found or node.this, "date" if kind == exp.DataType.Type.DATE else "timestamp")
+    instant = _cut(node.this) if isinstance(node.this.unnest(), exp.TimeToStr) else None
+    return exp.cast(instant or node.this, "date" if kind == exp.DataType.Type.DATE else "timestamp")
 
 
 def _named(name: str, node: exp.Expression) -> exp.Expression:
     """Return a function that sqlglot knows by its name alone."""
-    given = list(node.expressions)
+    arguments = list(node.expressions)
     if name in ("NOW", "SYSDATE"):
         return _now(node)
-    if name in ("ADDDATE", "SUBDATE") and len(given) == 2:
-        step = given[1]
+    if name in ("ADDDATE", "SUBDATE") and len(arguments) == 2:
+        step = arguments[1]
         if not isinstance(step, exp.Interval):
             step = exp.Interval(this=step, unit=exp.Var(this="DAY"))
         kind = exp.DateAdd if name == "ADDDATE" else exp.DateSub
-        return _by_units(kind(this=given[0], expression=step.this, unit=step.args.get("unit")))
-    if name == "UNIX_TIMESTAMP" and len(given) < 2:
-        return _made("CAST(floor(epoch({of})) AS BIGINT)", of=_moment_of(given[0]) if given else _now(node))
-    if name == "TIMEDIFF" and len(given) == 2:
-        return _made("({a} - {b})", a=_moment_of(given[0]), b=_moment_of(given[1]))
-    if name == "FROM_DAYS" and len(given) == 1:
-        return _made("CAST(DATE '0001-01-01' + (CAST({n} AS INTEGER) - 366) AS DATE)", n=given[0])
-    if name == "YEARWEEK" and given:
-        return _made(YEARWEEKS[_mode(given[1:])], day=day_of(given[0]))
-    if name == "WEEKDAY" and len(given) == 1:
-        return _made("(isodow({day}) - 1)", day=day_of(given[0]))
-    if name == "MAKEDATE" and len(given) == 2 and given[1] == exp.Literal.number(1):  # the first of January
-        return _made("make_date({year}, 1, 1)", year=given[0])
+        return _by_units(kind(this=arguments[0], expression=step.this, unit=step.args.get("unit")))
+    if name == "UNIX_TIMESTAMP" and len(arguments) < 2:
+        return _made("CAST(floor(epoch({of})) AS BIGINT)", of=_moment_of(arguments[0]) if arguments else _now(node))
+    if name == "TIMEDIFF" and len(arguments) == 2:
+        return _made("({a} - {b})", a=_moment_of(arguments[0]), b=_moment_of(arguments[1]))
+    if name == "FROM_DAYS" and len(arguments) == 1:
+        return _made("CAST(DATE '0001-01-01' + (CAST({n} AS INTEGER) - 366) AS DATE)", n=arguments[0])
+    if name == "YEARWEEK" and arguments:
+        return _made(YEARWEEKS[_mode(arguments[1:])], day=day_of(arguments[0]))
+    if name == "WEEKDAY" and len(arguments) == 1:
+        return _made("(isodow({day}) - 1)", day=day_of(arguments[0]))
+    if name == "MAKEDATE" and len(arguments) == 2 and arguments[1] == exp.Literal.number(1):  # the first of January
+        return _made("make_date({year}, 1, 1)", year=arguments[0])
     raise Refused("unsupported", f"{name.lower()}() is not answered")
 
 
@@ -284,8 +284,8 @@ def _today(_: exp.Expression) -> exp.Expression:
 def _timestamp(node: exp.Expression) -> exp.Expression:
     if node.args.get("zone") is not None:
         raise Refused("unsupported", "timestamp() of two values is not answered: add an INTERVAL")
-    found = _cut(node.this) if isinstance(node.this.unnest(), exp.TimeToStr) else None
-    return exp.cast(found or node.this, "timestamp")
+    instant = _cut(node.this) if isinstance(node.this.unnest(), exp.TimeToStr) else None
+    return exp.cast(instant or node.this, "timestamp")
 
 
 def _date(node: exp.Expression) -> exp.Expression:

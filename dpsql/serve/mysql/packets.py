@@ -52,6 +52,7 @@ class Wire:
         payload, first = bytearray(), True
         while True:
             header = bytearray(self._exactly(1, until)) if first else bytearray()
+            # the wait for a command is long; once it has begun, the rest must come soon
             if first and not whole:
                 until = time.monotonic() + self._seconds
             first = False
@@ -154,10 +155,10 @@ class Fields:
     def until_zero(self) -> bytes:
         """Return the bytes before the next zero byte, which is dropped; all that are left where there is none."""
         end = self._payload.find(b"\0", self._at)
-        taken = self.take(self.left if end < 0 else end - self._at)
+        before = self.take(self.left if end < 0 else end - self._at)
         if self.left:
             self._at += 1
-        return taken
+        return before
 
     def counted(self) -> bytes:
         """Return bytes after their length."""

@@ -51,6 +51,7 @@ class Prepared:
         if not self.places:
             return []
         nulls = fields.take((self.places + 7) // 8)
+        # clients send types with the first execution, and again where they have changed
         if fields.number(1):
             self.types = tuple(fields.number(2) for _ in range(self.places))
         if len(self.types) != self.places:
@@ -70,6 +71,7 @@ def _value(kind: int, fields: Fields) -> Any:
     code = kind & 0xFF
     if code in _INTEGERS:
         return fields.number(_INTEGERS[code], signed=not kind & _UNSIGNED)
+    # a FLOAT as it was typed: the DOUBLE next to it has more digits
     if code == 4:
         return float(f"{struct.unpack('<f', fields.take(4))[0]:.7g}")
     if code == 5:
@@ -99,6 +101,7 @@ def _decimal(value: bytes) -> Decimal:
         number = Decimal(value.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):
         raise malformed() from None
+    # 1e999999 would be written out in as many digits
     if not number.is_finite() or abs(number.adjusted()) > 100:
         raise malformed()
     return number

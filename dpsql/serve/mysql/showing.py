@@ -46,7 +46,7 @@ class Shown:
                 return table
         raise unknown_table(where, name[:64])
 
-    def found(self, match: re.Match[str]) -> Table:
+    def table_of(self, match: re.Match[str]) -> Table:
         """Return the table that a statement names; raises `Fault` where there is none."""
         return self.table(match["db"] or match["of"], unquoted(match["table"]))
 
@@ -65,14 +65,14 @@ def shown(text: str, seen: Shown) -> Question:
     seen : Shown
     """
     for pattern, answer in _FORMS:
-        found = pattern.fullmatch(text)
-        if found is not None:
-            return answer(found, seen)
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return answer(match, seen)
     raise Refused("unsupported", "this SHOW is not answered: SHOW TABLES, SHOW COLUMNS and SHOW VARIABLES are")
 
 
-def _limited(select: str, found: re.Match[str], column: str) -> str:
-    parts = found.groupdict()
+def _limited(select: str, match: re.Match[str], column: str) -> str:
+    parts = match.groupdict()
     if parts.get("like"):
         return f"SELECT * FROM ({select}) AS shown WHERE {named(column)} LIKE {parts['like']}"  # noqa: S608 -- judged when run
     if parts.get("where"):
@@ -80,62 +80,62 @@ def _limited(select: str, found: re.Match[str], column: str) -> str:
     return select
 
 
-def _tables(found: re.Match[str], seen: Shown) -> Question:
-    place = seen.place(found["db"])
+def _tables(match: re.Match[str], seen: Shown) -> Question:
+    place = seen.place(match["db"])
     column = f"Tables_in_{place}"
-    kind = ", table_type AS Table_type" if found["full"] else ""
+    kind = ", table_type AS Table_type" if match["full"] else ""
     select = f"SELECT table_name AS {named(column)}{kind} FROM information_schema.tables WHERE table_schema = {quoted(place)}"  # noqa: S608
-    return _limited(f"{select} ORDER BY 1 ASC", found, column)
+    return _limited(f"{select} ORDER BY 1 ASC", match, column)
 
 
-def _databases(found: re.Match[str], seen: Shown) -> Question:
-    return _limited("SELECT schema_name AS `Database` FROM information_schema.schemata ORDER BY 1 ASC", found, "Database")
+def _databases(match: re.Match[str], seen: Shown) -> Question:
+    return _limited("SELECT schema_name AS `Database` FROM information_schema.schemata ORDER BY 1 ASC", match, "Database")
 
 
-def _columns(found: re.Match[str], seen: Shown) -> Question:
-    table = seen.found(found)
+def _columns(match: re.Match[str], seen: Shown) -> Question:
+    table = seen.table_of(match)
     columns = ["Field=column_name", "Type=column_type", "Null=is_nullable", "Key=column_key", "Default=column_default", "Extra"]
-    if found.groupdict().get("full"):
+    if match.groupdict().get("full"):
         columns = [*columns[:2], "Collation=collation_name", *columns[2:], "Privileges", "Comment=column_comment"]
     where = f"table_schema = {quoted(place_of(table, seen.database))} AND table_name = {quoted(table.name)}"
-    return _limited(f"{_titled('columns', *columns)} WHERE {where} ORDER BY ordinal_position ASC", found, "Field")
+    return _limited(f"{_titled('columns', *columns)} WHERE {where} ORDER BY ordinal_position ASC", match, "Field")
 
 
-def _describe(found: re.Match[str], seen: Shown) -> Question:
-    question = _columns(found, seen)
-    column = found["column"]
+def _describe(match: re.Match[str], seen: Shown) -> Question:
+    question = _columns(match, seen)
+    column = match["column"]
     if column is None:
         return question
     pattern = column if column.startswith("'") else quoted(unquoted(column))
     return f"SELECT * FROM ({question}) AS shown WHERE Field LIKE {pattern}"  # noqa: S608
 
 
-def _create(found: re.Match[str], seen: Shown) -> Question:
-    table = seen.found(found)
+def _create(match: re.Match[str], seen: Shown) -> Question:
+    table = seen.table_of(match)
     return Answer((Column("Table", "VARCHAR"), Column("Create Table", "VARCHAR")), [(table.name, create_text(table))])
 
 
-def _create_database(found: re.Match[str], seen: Shown) -> Question:
-    place = seen.place(found["name"])
+def _create_database(match: re.Match[str], seen: Shown) -> Question:
+    place = seen.place(match["name"])
     text = f"CREATE DATABASE {named(place)} /*!40100 DEFAULT CHARACTER SET utf8mb4 */"
     return Answer((Column("Database", "VARCHAR"), Column("Create Database", "VARCHAR")), [(place, text)])
 
 
-def _indexes(found: re.Match[str], seen: Shown) -> Question:
-    seen.found(found)
+def _indexes(match: re.Match[str], seen: Shown) -> Question:
+    seen.table_of(match)
     return _titled(
         "statistics", "Table=table_name", "Non_unique", "Key_name=index_name", "Seq_in_index", "Column_name", "Collation",
         "Cardinality", "Sub_part", "Packed", "Null=nullable", "Index_type", "Comment", "Index_comment",
     )  # fmt: skip
 
 
-def _table_status(found: re.Match[str], seen: Shown) -> Question:
+def _table_status(match: re.Match[str], seen: Shown) -> Question:
     select = _titled(
         "tables", "Name=table_name", "Engine", "Version", "Row_format", "Rows=table_rows", "Avg_row_length", "Data_length",
         "Max_data_length", "Index_length", "Data_free", "Auto_increment", "Create_time", "Update_time", "Check_time",
         "Collation=table_collation", "Checksum", "Create_options", "Comment=table_comment",
     )  # fmt: skip
-    return _limited(f"{select} WHERE table_schema = {quoted(seen.place(found['db']))} ORDER BY 1 ASC", found, "Name")
+    return _limited(f"{select} WHERE table_schema = {quoted(seen.place(match['db']))} ORDER BY 1 ASC", match, "Name")
 
 
 def _titled(table: str, *columns: str) -> str:
@@ -145,20 +145,20 @@ def _titled(table: str, *columns: str) -> str:
     return f"SELECT {chosen} FROM information_schema.{table}"  # noqa: S608 -- judged when it is run
 
 
-def _variables(found: re.Match[str], seen: Shown) -> Question:
+def _variables(match: re.Match[str], seen: Shown) -> Question:
     columns, rows = ("Variable_name", "Value"), seen.variables
-    if found["where"] is None and found["like"] is None:
+    if match["where"] is None and match["like"] is None:
         return Answer(tuple(Column(name, "VARCHAR") for name in columns), list(rows))
     values = " UNION ALL ".join(f"SELECT {quoted(name)} AS Variable_name, {quoted(value)} AS Value" for name, value in rows)
-    return _limited(values, found, "Variable_name")
+    return _limited(values, match, "Variable_name")
 
 
-def _grants(found: re.Match[str], seen: Shown) -> Question:
+def _grants(match: re.Match[str], seen: Shown) -> Question:
     who = f"`{seen.analyst}`@`%`"
     return Answer((Column(f"Grants for {seen.analyst}@%", "VARCHAR"),), [(f"GRANT SELECT ON {named(seen.database)}.* TO {who}",)])
 
 
-def _processes(found: re.Match[str], seen: Shown) -> Question:
+def _processes(match: re.Match[str], seen: Shown) -> Question:
     names = ("Id", "User", "Host", "db", "Command", "Time", "State", "Info")
     columns = tuple(Column(name, "BIGINT" if name in ("Id", "Time") else "VARCHAR") for name in names)
     return Answer(columns, [(seen.connection, seen.analyst, "", seen.current, "Query", 0, "", None)])
@@ -167,16 +167,16 @@ def _processes(found: re.Match[str], seen: Shown) -> Question:
 def _empty(*columns: str) -> Callable[[re.Match[str], Shown], Question]:
     """Return the answer of what is never there."""
     answer = Answer(tuple(Column(name, "BIGINT" if name == "Code" else "VARCHAR") for name in columns), [])
-    return lambda found, seen: answer
+    return lambda match, seen: answer
 
 
 def _listing(column: str, text: str) -> Callable[[re.Match[str], Shown], Question]:
-    return lambda found, seen: _limited(text, found, column)
+    return lambda match, seen: _limited(text, match, column)
 
 
 def _count(name: str) -> Callable[[re.Match[str], Shown], Question]:
     answer = Answer((Column(name, "BIGINT"),), [(0,)])
-    return lambda found, seen: answer
+    return lambda match, seen: answer
 
 
 def _form(pattern: str) -> re.Pattern[str]:

@@ -96,8 +96,10 @@ class Talk:
             answer = [packets.failed(fault_of(error))]
             if code == Command.CHANGE_USER:
                 self._session.over = True
+        # the protocol has no answer to them, not even an error
         if code in _UNANSWERED:
             return
+        # errors wait as answers do: how soon one comes would tell what was looked at
         if code in (Command.QUERY, Command.PREPARE, Command.EXECUTE):
             self._wait(asked)
         self._stay()
@@ -118,6 +120,7 @@ class Talk:
 
     def _done(self, code: int, fields: Fields) -> Iterable[bytes]:
         """Do a command, and return the packets of its answer."""
+        # whatever does not return here is answered with an OK
         match code:
             case Command.QUERY:
                 return self._rows(self._ask(_text(fields.rest())), binary=False)
@@ -180,9 +183,9 @@ class Talk:
     def _prepare(self, text: str) -> list[bytes]:
         places = 0
         if not is_duckdb(text):
-            taken = read(text)
-            places = taken.places
-            if len(taken.statements) > 1:
+            rewritten = read(text)
+            places = rewritten.places
+            if len(rewritten.statements) > 1:
                 raise Refused("unsupported", "one statement at a time: a text with several is not answered")
         columns = self._described(text, places)
         number = self._statements.keep(text, places)

@@ -47,25 +47,25 @@ def to_duckdb(text: str, parameters: Sequence[Any] = ()) -> str:
     -------
     None: a text becomes another text.
     """
-    taken = read(text)
-    tree = parsed(taken)
-    names = headings(tree, taken)
+    rewritten = read(text)
+    tree = parsed(rewritten)
+    names = headings(tree, rewritten)
     try:
-        return written(filled(tree, parameters, taken.places), names)
+        return written(filled(tree, parameters, rewritten.places), names)
     except RecursionError:
         raise Refused("refused", "the question is nested too deeply") from None
 
 
-def parsed(taken: Read) -> exp.Expression:
+def parsed(rewritten: Read) -> exp.Expression:
     """Return the syntax tree of a question; raises `Refused`: of anything else, and of several."""
-    if len(taken.statements) > 1:
+    if len(rewritten.statements) > 1:
         raise Refused("unsupported", "one statement at a time: a text with several is not answered")
-    if not taken.text:
+    if not rewritten.text:
         raise Refused("syntax", "Query was empty")
-    if not _BEGINS.match(taken.text):
+    if not _BEGINS.match(rewritten.text):
         raise Refused("unsupported", "only questions are answered: SELECT, SHOW, DESCRIBE, and FROM ... in DuckDB's own words")
     try:
-        trees = sqlglot.parse(taken.text, read="mysql", error_level=ErrorLevel.IMMEDIATE)
+        trees = sqlglot.parse(rewritten.text, read="mysql", error_level=ErrorLevel.IMMEDIATE)
     except (SqlglotError, RecursionError, ValueError, IndexError, TypeError, AttributeError):
         raise Refused("syntax", _SYNTAX) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
@@ -114,7 +114,7 @@ def literal(value: Any) -> exp.Expression:
     raise Refused("syntax", "a parameter has a type that is not taken")
 
 
-def headings(tree: exp.Expression, taken: Read) -> list[str | None]:
+def headings(tree: exp.Expression, rewritten: Read) -> list[str | None]:
     """Return how the columns of a question are called that have no name: as they were typed; None: DuckDB's name does.
 
     Only of a question that is one SELECT, or ends in one; of others DuckDB's names are good.
@@ -122,9 +122,10 @@ def headings(tree: exp.Expression, taken: Read) -> list[str | None]:
     if not isinstance(tree, exp.Select):
         return []
     try:
-        tokens = sqlglot.tokenize(taken.text, read="mysql")
+        tokens = sqlglot.tokenize(rewritten.text, read="mysql")
     except SqlglotError:
         return []
+    # the outermost SELECT is the last one outside of brackets: WITH may stand before it
     depth, begins = 0, -1
     for place, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -134,17 +135,19 @@ def headings(tree: exp.Expression, taken: Read) -> list[str | None]:
         return []
     while begins < len(tokens) and tokens[begins].text.upper() in _BEFORE_COLUMNS:
         begins += 1
+    # from comma to comma outside of brackets, until FROM or the end
     spans, first = [], begins
     for place in range(begins, len(tokens) + 1):
         token = tokens[place] if place < len(tokens) else None
         kind = token.token_type if token else None
         if token is None or depth == 0 and kind in _ENDS:
             if place > first:
-                spans.append(taken.text[tokens[first].start : tokens[place - 1].end + 1])
+                spans.append(rewritten.text[tokens[first].start : tokens[place - 1].end + 1])
             first = place + 1
             if kind != TokenType.COMMA:
                 break
         depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+    # read in another way than the parser did: DuckDB's names are better than wrong ones
     if len(spans) != len(tree.expressions):
         return []
     return [
@@ -182,12 +185,12 @@ def _everywhere(node: exp.Expression, count: Iterator[int]) -> exp.Expression:
     """
     if next(count) > MOST_NODES:
         raise Refused("refused", "written out in DuckDB's words, the question is too long: nest fewer functions in each other")
-    found = node if node.meta.get(MADE) else _meant(node)
-    for part in list(found.iter_expressions()):
+    changed = node if node.meta.get(MADE) else _meant(node)
+    for part in list(changed.iter_expressions()):
         meant = _everywhere(part, count)
         if meant is not part:
             part.replace(meant)
-    return found
+    return changed
 
 
 def _meant(node: exp.Expression) -> exp.Expression:
@@ -207,6 +210,7 @@ def _meant(node: exp.Expression) -> exp.Expression:
         return _rolled(node)
     if isinstance(node, exp.Div):
         by = node.expression.unnest()
+        # a divisor that is written out and not zero needs no guard
         if isinstance(by, exp.Literal) and float(by.name or 0):
             node.set("safe", False)
         return node

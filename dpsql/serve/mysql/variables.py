@@ -105,20 +105,20 @@ class Variables:
             The value of an expression without tables.
         """
         for item in split(text):
-            found = _ITEM.fullmatch(item)
-            if found is None:
+            setting = _ITEM.fullmatch(item)
+            if setting is None:
                 what = "user variables are not kept" if item.startswith("@") else "this SET is not understood"
                 raise Refused("unsupported", what)
-            if found["names"]:
-                if found["letters"].strip("'").lower() not in _LETTERS:
+            if setting["names"]:
+                if setting["letters"].strip("'").lower() not in _LETTERS:
                     raise Fault(1115, "42000", "Unknown character set: texts are in utf8mb4 here")
-            elif found["transaction"] is not None:
-                _own(found["reach"])
-                if not _TRANSACTION.fullmatch(found["transaction"]):
+            elif setting["transaction"] is not None:
+                _own(setting["reach"])
+                if not _TRANSACTION.fullmatch(setting["transaction"]):
                     raise Refused("syntax", "You have an error in your SQL syntax near TRANSACTION")
             else:
-                _own(found["scope"])
-                self._set(found["name"].lower(), found["value"].strip(), value_of)
+                _own(setting["scope"])
+                self._set(setting["name"].lower(), setting["value"].strip(), value_of)
 
     def _set(self, name: str, text: str, value_of: Callable[[str], Value]) -> None:
         if name in _READ:

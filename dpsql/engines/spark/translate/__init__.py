@@ -89,8 +89,8 @@ def translated(cursor: duckdb.DuckDBPyConnection, statement: str, relations: Map
     Privacy: text from text; no row is read.
     """
     translator = Translator(cursor, relations)
-    found = translator.query(parse_query(statement), {}, outermost=True)
-    return Statement(found.sql, found.columns, tuple(translator.texts))
+    rewritten = translator.query(parse_query(statement), {}, outermost=True)
+    return Statement(rewritten.sql, rewritten.columns, tuple(translator.texts))
 
 
 __all__ = ["SETTINGS", "Statement", "translated"]

@@ -41,14 +41,14 @@ class Binder:
     def type_of(self, template: str, *values: Typed) -> str:
         """Return the type that DuckDB gives an expression, with {} for each value."""
         text = template.format(*(value.probe for value in values))
-        found = self._types.get(text)
-        if found is None:
+        kind = self._types.get(text)
+        if kind is None:
             try:
-                [(_, found)] = self.columns(f"SELECT {text} AS v")
+                [(_, kind)] = self.columns(f"SELECT {text} AS v")
             except duckdb.Error:
                 refuse(template.replace("{}", "..."), "DuckDB does not bind it")
-            self._types[text] = found
-        return found
+            self._types[text] = kind
+        return kind
 
     def common(self, values: Sequence[Typed]) -> str:
         """Return the type in which DuckDB compares values, or returns one of several."""
@@ -66,10 +66,10 @@ class Binder:
             if known is not None:
                 return known
         written = render(node)
-        found = self._constants.get(written)
-        if found is None:
-            found = self._constants[written] = self._computed(written, bare=isinstance(node, exp.Literal))
-        return found
+        computed = self._constants.get(written)
+        if computed is None:
+            computed = self._constants[written] = self._computed(written, bare=isinstance(node, exp.Literal))
+        return computed
 
     def _computed(self, written: str, *, bare: bool) -> Typed:
         kind = self.type_of(written.replace("{", "{{").replace("}", "}}"))
@@ -85,9 +85,9 @@ class Binder:
             value = _EPOCH + dt.timedelta(microseconds=value)
         if value is None and kind in ("NULL", '"NULL"'):
             kind = NULL
-        found = constant(value, kind)
+        computed = constant(value, kind)
         # A number that is written out has no type of its own in DuckDB: it takes that of what stands next to it.
-        return Typed(found.sql, found.type, written, found.value, constant=True) if bare else found
+        return Typed(computed.sql, computed.type, written, computed.value, constant=True) if bare else computed
 
     @staticmethod
     def text(value: str) -> Typed:
@@ -103,10 +103,10 @@ class Binder:
         return self._constant(f"CAST(CAST('{value:f}' AS {source}) AS {sql_type})")
 
     def _constant(self, written: str) -> Typed:
-        found = self._constants.get(written)
-        if found is None:
-            found = self._constants[written] = self._computed(written, bare=False)
-        return found
+        computed = self._constants.get(written)
+        if computed is None:
+            computed = self._constants[written] = self._computed(written, bare=False)
+        return computed
 
     def letters(self, function: str) -> tuple[str, str]:
         """Return the letters that lower() or upper() changes, and what it makes of them."""
@@ -134,7 +134,7 @@ class Binder:
         names = [f"c{i}" for i in range(len(columns))]
         shown = [f"CAST({n} AS VARCHAR)" if kind in TEMPORAL else n for n, (_, kind) in zip(names, columns, strict=True)]
         rows = self._cursor.execute(f"SELECT {', '.join(shown)} FROM ({query}) AS t({', '.join(names)})").fetchall()  # noqa: S608
-        made = []
+        typed_rows = []
         for row in rows:
             cells = []
             for value, (_, kind) in zip(row, columns, strict=True):
@@ -142,16 +142,16 @@ class Binder:
                     cells.append(self._computed(f"CAST({literal(value)} AS {kind})", bare=False))
                 else:
                     cells.append(constant(value, kind))
-            made.append(cells)
-        return made
+            typed_rows.append(cells)
+        return typed_rows
 
 
 def _plain(node: exp.Literal) -> Typed | None:
     """Return a text, whole number or number with an exponent without asking DuckDB; None for other literals."""
     written = node.name
     if node.is_string:
-        found = constant(written, TEXT)
-        return Typed(found.sql, TEXT, render(node), written, constant=True)
+        typed = constant(written, TEXT)
+        return Typed(typed.sql, TEXT, render(node), written, constant=True)
     if written.isascii() and written.isdigit() and int(written) < 1 << 63:
         number = int(written)
         kind = "INTEGER" if number < 1 << 31 else "BIGINT"

@@ -66,6 +66,7 @@ def converted(value: Typed, target: str, *, checked: bool) -> Typed:
         return of_type(f"({value.sql} <> 0)", target)
     if source == "BOOLEAN" and (is_integer(target) or target in FLOATS):
         return of_type(f"CAST(CAST({value.sql} AS INT) AS {spark_type(target)})", target)
+    # numbers: exact ones among each other, floating ones to whole, any to floating
     if is_integer(source) and is_integer(target):
         return _whole(value, target, checked=checked)
     if is_exact(source) and is_exact(target):
@@ -76,6 +77,7 @@ def converted(value: Typed, target: str, *, checked: bool) -> Typed:
         return of_type(_floating(value, target), target)
     if target == TEXT:
         return of_type(_text(value), target)
+    # a text is read under TRY_CAST alone, where what is no value is NULL
     if source == TEXT and checked:
         return read(value, target)
     if (source, target) == ("DATE", "TIMESTAMP"):
@@ -106,8 +108,8 @@ def _whole(value: Typed, target: str, *, checked: bool) -> Typed:
         return replace(constant(value.value, target), narrow=narrow)
     if least <= low and high <= most:
         same = spark_type(value.type) == kind
-        made = of_type(value.sql if same else f"CAST({value.sql} AS {kind})", target)
-        return replace(made, narrow=narrow)
+        cast = of_type(value.sql if same else f"CAST({value.sql} AS {kind})", target)
+        return replace(cast, narrow=narrow)
     if checked and target not in SIGNED:
         return of_type(f"CASE WHEN {value.sql} BETWEEN {least} AND {most} THEN CAST({value.sql} AS {kind}) END", target)
     return of_type(f"try_cast({value.sql} AS {kind})", target)
@@ -122,10 +124,10 @@ def _exact(value: Typed, target: str) -> Typed:
             inside = f"{rounded} BETWEEN {least} AND {most}"
             return of_type(f"CASE WHEN {inside} THEN CAST({rounded} AS {spark_type(target)}) END", target)
         return of_type(f"try_cast({rounded} AS {spark_type(target)})", target)
-    made = of_type(f"try_cast({value.sql} AS {spark_type(target)})", target)
-    have, room = digits(value), digits(made)
+    cast = of_type(f"try_cast({value.sql} AS {spark_type(target)})", target)
+    have, room = digits(value), digits(cast)
     kept = have is not None and room is not None and have[0] <= room[0] and have[1] <= room[1]
-    return replace(made, narrow=value.narrow or value) if kept else made
+    return replace(cast, narrow=value.narrow or value) if kept else cast
 
 
 def _rounded(value: Typed, target: str, *, checked: bool) -> str:

@@ -47,27 +47,27 @@ def merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
     >>> merged([(5, 9), (1, 2), (3, 4)])
     ((1, 9),)
     """
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            joined.append((low, high))
+    return tuple(joined)
 
 
 def without(ranges: Ranges) -> Ranges:
     """Return all other characters."""
-    found, next_ = [], 0
+    gaps, next_ = [], 0
     for low, high in ranges:
         if low > next_:
-            found.append((next_, low - 1))
+            gaps.append((next_, low - 1))
         next_ = high + 1
     if next_ <= LAST:
-        found.append((next_, LAST))
-    return tuple(found)
+        gaps.append((next_, LAST))
+    return tuple(gaps)
 
 
-def meet(one: Ranges, other: Ranges) -> bool:
+def meet(first: Ranges, second: Ranges) -> bool:
     """Return whether two classes have a character in common."""
-    return any(a <= d and c <= b for a, b in one for c, d in other)
+    return any(a <= d and c <= b for a, b in first for c, d in second)

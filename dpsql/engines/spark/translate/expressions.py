@@ -15,13 +15,12 @@ from sqlglot import exp
 from dpsql.engines.spark.translate.aggregates import AGGREGATES, WINDOWS, aggregate, window
 from dpsql.engines.spark.translate.binding import Binder
 from dpsql.engines.spark.translate.casts import converted
-from dpsql.engines.spark.translate.categories import place_in_list
 from dpsql.engines.spark.translate.matching import PATTERNS
 from dpsql.engines.spark.translate.moments import MOMENTS, moved, part
 from dpsql.engines.spark.translate.numbers import NUMBERS
 from dpsql.engines.spark.translate.operators import arithmetic, compared, implicit, negative, shifted, unified
 from dpsql.engines.spark.translate.texts import TEXTS, like
-from dpsql.engines.spark.translate.types import NULL, TEMPORAL, Typed, canonical, of_type, refuse
+from dpsql.engines.spark.translate.types import FLOATS, NULL, TEMPORAL, TEXT, Typed, canonical, is_exact, of_type, refuse
 from dpsql.source.functions import CAUGHT
 from dpsql.source.parse import render, used
 
@@ -33,6 +32,8 @@ _CONNECTIVES = {exp.And: "AND", exp.Or: "OR"}
 _PUBLIC = re.compile(r"dpsql_groups_[0-9a-f]{16}")
 """What relations of public groups are called: no name of a source stands without its database and schema."""
 _FIRST_YEAR, _LAST_YEAR = "100000-01-01 (BC)", "99999-12-31"
+_FEW = 6
+"""Values of a list that are compared one after the other, at most: more are halved."""
 _FUNCTIONS = {**TEXTS, **PATTERNS, **NUMBERS, **MOMENTS}
 
 
@@ -205,8 +206,8 @@ class Scalar:
 
     def _like(self, node: exp.Like) -> Typed:
         self._only(node, "this", "expression", "negate")
-        found = like(self(node.this), self(node.expression))
-        return of_type(f"(NOT {found.sql})", "BOOLEAN") if node.args.get("negate") else found
+        condition = like(self(node.this), self(node.expression))
+        return of_type(f"(NOT {condition.sql})", "BOOLEAN") if node.args.get("negate") else condition
 
     def _joined(self, node: exp.DPipe) -> Typed:
         self._only(node, "this", "expression", "safe")
@@ -275,8 +276,8 @@ _CANONICAL = (exp.Column, exp.Literal, exp.Case)
 def _qualified(node: exp.Expression) -> exp.Expression:
     """Return the call in ``system.main.call(...)``."""
     if type(node) is exp.Dot and node.this.sql(dialect="duckdb").replace('"', "").lower() in ("system.main", "main"):
-        found: exp.Expression = node.expression
-        return found
+        inner: exp.Expression = node.expression
+        return inner
     return node
 
 
@@ -323,3 +324,42 @@ _HANDLERS: dict[type[exp.Expression], Callable[..., Typed]] = {
     exp.Window: Scalar._window,
 }
 """Exact classes: a subclass may mean something else."""
+
+
+def place_in_list(node: exp.Expression, binder: Binder, scalar: Callable[[exp.Expression], Typed]) -> Typed:
+    """Return ``ENUM_CODE(TRY_CAST(CAST(value AS VARCHAR) AS ENUM(...)))``: the place of a value's text in a list, or NULL.
+
+    Spark never writes the text: the list is brought into the type of the value. DuckDB's texts are one to one with the values
+    of these types, once minus zero is zero; NaN and infinities are in no list.
+    """
+    if type(node) is not exp.TryCast or node.args["to"].this != exp.DataType.Type.ENUM:
+        refuse("enum_code()", "only of TRY_CAST(... AS ENUM(...))")
+    labels = [label.name for label in node.args["to"].expressions]
+    inner = node.this
+    if type(inner) is exp.Cast and inner.args["to"].this in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR):
+        inner = inner.this
+    value = scalar(inner)
+    return of_type(_searched(value, _in_order(labels, value, binder)), "UINTEGER")
+
+
+def _in_order(labels: list[str], value: Typed, binder: Binder) -> list[tuple[object, str, int]]:
+    """Return values of a list, in order: what they are ordered by, as a constant of Spark, and their place in the list."""
+    kind = value.type
+    if kind == TEXT:
+        return sorted((label.encode(), binder.text(label).sql, place) for place, label in enumerate(labels))
+    if kind == "BOOLEAN":
+        return [(label == "true", label, place) for place, label in enumerate(labels) if label in ("true", "false")]
+    if kind not in (*FLOATS, "DATE", "TIMESTAMP") and not is_exact(kind):
+        refuse(f"a list of {kind}")
+    constants = [binder.cast_text(label, kind) for label in labels]
+    return sorted(((c.value, c.sql, place) for place, c in enumerate(constants)), key=lambda entry: entry[0])  # type: ignore[arg-type, return-value]
+
+
+def _searched(value: Typed, entries: list[tuple[object, str, int]]) -> str:
+    # halved down to a few: a CASE of thousands of branches would be tried one after the other for each row
+    if len(entries) <= _FEW:
+        cases = " ".join(f"WHEN {value.sql} = {text} THEN {place}L" for _, text, place in entries)
+        return f"CASE {cases} END" if cases else "CAST(NULL AS BIGINT)"
+    middle = len(entries) // 2
+    below, above = _searched(value, entries[:middle]), _searched(value, entries[middle:])
+    return f"CASE WHEN {value.sql} < {entries[middle][1]} THEN {below} ELSE {above} END"

@@ -17,8 +17,8 @@ def _constant(name: str, values: Sequence[Typed], place: int) -> str:
     """Return an argument that is a constant text; '' where it is left out."""
     if place >= len(values):
         return ""
-    found = values[place].value
-    return found if isinstance(found, str) else refuse(f"{name}() with this argument", "it must be a constant text")
+    constant = values[place].value
+    return constant if isinstance(constant, str) else refuse(f"{name}() with this argument", "it must be a constant text")
 
 
 def _searched(name: str, value: Typed) -> str:
@@ -28,31 +28,31 @@ def _searched(name: str, value: Typed) -> str:
 
 
 def _matches(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
-    found = pattern(_constant(name, values, 1), _constant(name, values, 2), name).java
+    java = pattern(_constant(name, values, 1), _constant(name, values, 2), name).java
     if name == "regexp_full_match":
-        found = rf"\A{found}\z"
-    return of_type(f"({_searched(name, values[0])} RLIKE {text(found)})", "BOOLEAN")
+        java = rf"\A{java}\z"
+    return of_type(f"({_searched(name, values[0])} RLIKE {text(java)})", "BOOLEAN")
 
 
 def _extracted(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
-    found = pattern(_constant(name, values, 1), function=name)
+    translated = pattern(_constant(name, values, 1), function=name)
     group = values[2].value if len(values) == 3 else 0
-    if not isinstance(group, int) or not 0 <= group <= found.groups:
-        refuse(f"{name}() with this group", f"the pattern has {found.groups}")
-    made = of_type(f"regexp_extract({_searched(name, values[0])}, {text(found.java)}, {group})", TEXT)
-    return replace(made, written=found.parts) if group == 0 else made
+    if not isinstance(group, int) or not 0 <= group <= translated.groups:
+        refuse(f"{name}() with this group", f"the pattern has {translated.groups}")
+    extracted = of_type(f"regexp_extract({_searched(name, values[0])}, {text(translated.java)}, {group})", TEXT)
+    return replace(extracted, written=translated.parts) if group == 0 else extracted
 
 
 def _replaced(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     """Replace the first match, or all: of the first one, what stands before it is matched, too, and put back."""
     options = _constant(name, values, 3)
-    found: Pattern = pattern(_constant(name, values, 1), options.replace("g", ""), name)
-    if not found.least:
+    translated: Pattern = pattern(_constant(name, values, 1), options.replace("g", ""), name)
+    if not translated.least:
         refuse(f"{name}() with a pattern of no characters", "Java finds empty matches at other places")
     new = _constant(name, values, 2)
     if "\\" in new or "$" in new:
         refuse(f"{name}() with a backslash or $ in the replacement")
-    java = found.java
+    java = translated.java
     if "g" not in options:
         new, java = f"${{before}}{new}", rf"\A(?<before>{_ANY}*?){java}"
     return of_type(f"regexp_replace({_searched(name, values[0])}, {text(java)}, {text(new)})", TEXT)

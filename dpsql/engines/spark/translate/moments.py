@@ -95,32 +95,33 @@ def _truncated(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     moment = _moment(name, values[1])
     kind = binder.type_of(f"{name}('{word}', {{}})", values[1])
     day = f"CAST({moment} AS DATE)"
+    # parts of a day begin at whole multiples of their length since 1970
     if word in _MICROSECONDS:
         size, now = _MICROSECONDS[word], micros(values[1])
-        found = f"CAST(timestamp_micros({now} - pmod({now}, {size}L)) AS TIMESTAMP_NTZ)"
+        truncated = f"CAST(timestamp_micros({now} - pmod({now}, {size}L)) AS TIMESTAMP_NTZ)"
     else:
-        found = _FIRST_DAYS[word].replace("{}", day)
-    return of_type(f"CAST({found} AS {spark_type(kind)})", kind)
+        truncated = _FIRST_DAYS[word].replace("{}", day)
+    return of_type(f"CAST({truncated} AS {spark_type(kind)})", kind)
 
 
 def _difference(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     """Return how many times a unit begins between two moments; weeks are counted otherwise in each version of DuckDB."""
     word = _word(name, values[0])
-    one, other = values[1], values[2]
-    if one.type != other.type:
-        refuse(f"{name}() of {one.type} and {other.type}")
-    a, b = _moment(name, one), _moment(name, other)
+    start, end = values[1], values[2]
+    if start.type != end.type:
+        refuse(f"{name}() of {start.type} and {end.type}")
+    a, b = _moment(name, start), _moment(name, end)
     if word == "day":
-        found = f"datediff(CAST({b} AS DATE), CAST({a} AS DATE))"
+        times = f"datediff(CAST({b} AS DATE), CAST({a} AS DATE))"
     elif word in _MICROSECONDS:
         size = _MICROSECONDS[word]
-        first, second = (f"({m} - pmod({m}, {size}L)) div {size}L" for m in (micros(one), micros(other)))
-        found = f"({second} - {first})"
+        first, second = (f"({m} - pmod({m}, {size}L)) div {size}L" for m in (micros(start), micros(end)))
+        times = f"({second} - {first})"
     elif word in _MONTHS_OF:
-        found = f"({_months(b, word)} - {_months(a, word)})"
+        times = f"({_months(b, word)} - {_months(a, word)})"
     else:
         refuse(f"{name}() of {word!r}")
-    return of_type(f"CAST({found} AS BIGINT)", "BIGINT")
+    return of_type(f"CAST({times} AS BIGINT)", "BIGINT")
 
 
 def _months(moment: str, word: str) -> str:

@@ -38,6 +38,7 @@ _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"
 
 def implicit(value: Typed, target: str, binder: Binder) -> Typed:
     """Return a value in the type that DuckDB's binder brings it to."""
+    # constants are cast by DuckDB: of a text the two might make different values
     if value.constant and value.type == TEXT and target != TEXT and isinstance(value.value, str):
         return binder.cast_text(value.value, target)
     if value.constant and isinstance(value.value, Decimal) and target in FLOATS:
@@ -48,6 +49,7 @@ def implicit(value: Typed, target: str, binder: Binder) -> Typed:
 def unified(values: Sequence[Typed], binder: Binder, target: str = "") -> list[Typed]:
     """Return values in one type, the one in which DuckDB compares them or returns one of them."""
     if not target:
+        # a constant text takes the type of what it is compared with
         typed = [v for v in values if not (v.constant and v.type == TEXT)]
         target = binder.common(typed) if typed else TEXT
     return [implicit(value, target, binder) for value in values]
@@ -55,9 +57,9 @@ def unified(values: Sequence[Typed], binder: Binder, target: str = "") -> list[T
 
 def compared(left: Typed, right: Typed, binder: Binder) -> tuple[str, str]:
     """Return both sides of a comparison in types that Spark compares as DuckDB does."""
-    one, other = digits(left), digits(right)
-    if one and other:  # Spark finds the type that holds both where there is one
-        if max(one[0], other[0]) + max(one[1], other[1]) > 38:
+    a, b = digits(left), digits(right)
+    if a and b:  # Spark finds the type that holds both where there is one
+        if max(a[0], b[0]) + max(a[1], b[1]) > 38:
             refuse(f"a comparison of {left.type} with {right.type}", "38 digits are too few")
         return left.sql, right.sql
     if BITS in (left.type, right.type) and left.type != right.type:
@@ -111,10 +113,11 @@ def _days(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
 
 def _floating(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
     if symbol in "/%":
+        # a divisor of zero gives NULL in a source, and no infinity
         safe = right.constant and right.value not in (0, None)
         divisor = right.sql if safe else f"nullif({right.sql}, CAST(0 AS {kind}))"
-        found = f"({left.sql} {symbol} {divisor})"
-        return of_type(found if kind == "DOUBLE" else f"CAST({found} AS FLOAT)", kind)
+        quotient = f"({left.sql} {symbol} {divisor})"
+        return of_type(quotient if kind == "DOUBLE" else f"CAST({quotient} AS FLOAT)", kind)
     if symbol == "//":
         refuse("// of floating-point numbers", "write floor(a / b)")
     return of_type(f"({left.sql} {symbol} {right.sql})", kind)
@@ -144,15 +147,15 @@ def _wide(symbol: str, left: Typed, right: Typed) -> Typed:
         refuse("/ of HUGEINT")
     if symbol == "%":  # the smallest number by -1 is no quotient of 64 bits
         if not all(map(_is_narrow, (left, right))):
-            one, other = (f"CAST({(value.narrow or value).sql} AS DECIMAL(38,0))" for value in (left, right))
-            return of_type(f"CAST(({one} % nullif({other}, CAST(0 AS DECIMAL(38,0)))) AS DECIMAL(38,0))", WIDE)
-        one, other = (f"CAST({_narrow(value)} AS BIGINT)" for value in (left, right))
-        rest = f"({one} % nullif(nullif({other}, 0L), -1L))"
-        found = f"(CASE WHEN {other} = -1L THEN {one} - {one} ELSE {rest} END)"
-        return replace(of_type(f"CAST({found} AS DECIMAL(38,0))", WIDE), narrow=of_type(found, "BIGINT"))
-    found, most = _exactly(symbol, left, right, "")
-    narrow = of_type(found, f"DECIMAL({most[0]},0)")
-    return replace(of_type(f"CAST({found} AS DECIMAL(38,0))", WIDE), narrow=narrow)
+            dividend, divisor = (f"CAST({(value.narrow or value).sql} AS DECIMAL(38,0))" for value in (left, right))
+            return of_type(f"CAST(({dividend} % nullif({divisor}, CAST(0 AS DECIMAL(38,0)))) AS DECIMAL(38,0))", WIDE)
+        dividend, divisor = (f"CAST({_narrow(value)} AS BIGINT)" for value in (left, right))
+        rest = f"({dividend} % nullif(nullif({divisor}, 0L), -1L))"
+        exact = f"(CASE WHEN {divisor} = -1L THEN {dividend} - {dividend} ELSE {rest} END)"
+        return replace(of_type(f"CAST({exact} AS DECIMAL(38,0))", WIDE), narrow=of_type(exact, "BIGINT"))
+    exact, most = _exactly(symbol, left, right, "")
+    narrow = of_type(exact, f"DECIMAL({most[0]},0)")
+    return replace(of_type(f"CAST({exact} AS DECIMAL(38,0))", WIDE), narrow=narrow)
 
 
 def _is_narrow(value: Typed) -> bool:
@@ -173,20 +176,20 @@ def _narrow(value: Typed) -> str:
 
 def _decimal(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
     """Return exact decimal arithmetic: Spark rounds where 38 digits are too few, and then it is refused."""
-    found, _ = _exactly(symbol, left, right, "; CAST both to DOUBLE")
-    return of_type(f"try_cast({found} AS {spark_type(kind)})", kind)
+    exact, _ = _exactly(symbol, left, right, "; CAST both to DOUBLE")
+    return of_type(f"try_cast({exact} AS {spark_type(kind)})", kind)
 
 
 def _exactly(symbol: str, left: Typed, right: Typed, way: str) -> tuple[str, tuple[int, int]]:
     """Return a sum, difference or product of whole numbers and decimals, which cannot overflow, and its digits around the point."""
     left, right = left.narrow or left, right.narrow or right  # as few digits as there are
-    one, other = digits(left), digits(right)
-    if one is None or other is None or symbol not in "+-*":
+    a, b = digits(left), digits(right)
+    if a is None or b is None or symbol not in "+-*":
         return refuse(f"{left.type} {symbol} {right.type}", f"no exact rule{way}")
-    before, behind = (one[0] + other[0], one[1] + other[1]) if symbol == "*" else (max(one[0], other[0]) + 1, max(one[1], other[1]))
+    before, behind = (a[0] + b[0], a[1] + b[1]) if symbol == "*" else (max(a[0], b[0]) + 1, max(a[1], b[1]))
     if before + behind + (symbol == "*" and behind > 0) > 38:
         refuse(f"{left.type} {symbol} {right.type}", f"38 digits are too few{way}")
-    sides = [f"CAST({value.sql} AS DECIMAL({max(sum(size), 1)},{size[1]}))" for value, size in ((left, one), (right, other))]
+    sides = [f"CAST({value.sql} AS DECIMAL({max(sum(size), 1)},{size[1]}))" for value, size in ((left, a), (right, b))]
     return f"({sides[0]} {symbol} {sides[1]})", (max(before, 1), behind)
 
 

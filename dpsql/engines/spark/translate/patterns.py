@@ -130,9 +130,9 @@ class _Parser:
         return self._text.startswith(text, self._at)
 
     def _take(self, text: str) -> bool:
-        found = self._peek(text)
-        self._at += len(text) if found else 0
-        return found
+        is_next = self._peek(text)
+        self._at += len(text) if is_next else 0
+        return is_next
 
     def _next(self) -> str:
         if self._at == len(self._text):
@@ -147,30 +147,32 @@ class _Parser:
                     self._at = 0
                     break
                 self._set(flag)
-        found = self._alternatives(last=True)
+        piece = self._alternatives(last=True)
         if self._at < len(self._text):
             self._refuse("with a pattern that has ) without (")
         if self._ways > _WAYS:
             self._refuse("with so many repetitions", "they can share a text in too many ways, and Java tries each")
-        return Pattern(f"(?:{found.java})", found.least, self._groups, found.parts)
+        return Pattern(f"(?:{piece.java})", piece.least, self._groups, piece.parts)
 
     def _alternatives(self, *, last: bool) -> _Piece:
-        found = [self._sequence(last=last)]
+        sequences = [self._sequence(last=last)]
         while self._take("|"):
-            found.append(self._sequence(last=last))
-        single = found[0] if len(found) == 1 else None
-        return single or _Piece("|".join(each.java for each in found), min(each.least for each in found), group=True)
+            sequences.append(self._sequence(last=last))
+        single = sequences[0] if len(sequences) == 1 else None
+        return single or _Piece("|".join(each.java for each in sequences), min(each.least for each in sequences), group=True)
 
     def _sequence(self, *, last: bool) -> _Piece:
         pieces: list[_Piece] = []
         while self._at < len(self._text) and not self._peek("|") and not self._peek(")"):
             pieces.append(self._repeated(self._atom()))
         for i, piece in enumerate(pieces):
+            # a repetition gives nothing back where what follows begins with none of its characters, or where the pattern ends
             if piece.varies:
                 behind = pieces[i + 1] if i + 1 < len(pieces) else None
                 apart = behind is not None and behind.least and behind.chars and not meet(piece.chars, behind.chars)
                 if not (apart or (behind is None and last)):
                     self._ways *= _LONG if piece.most is None else piece.most - piece.least + 1
+        # only of a plain sequence it is known which texts match it
         flat = not any(piece.group for piece in pieces)
         parts = tuple((piece.chars, piece.least, piece.most) for piece in pieces if not piece.anchor) if flat else ()
         return _Piece("".join(each.java for each in pieces), sum(each.least for each in pieces), group=True, parts=parts)
@@ -201,10 +203,10 @@ class _Parser:
         if not plain and self._peek("?"):
             self._refuse("with (?")
         self._groups += not plain
-        found = self._alternatives(last=False)
+        piece = self._alternatives(last=False)
         if not self._take(")"):
             self._refuse("with a pattern that has ( without )")
-        return _Piece(f"({'?:' if plain else ''}{found.java})", found.least, group=True)
+        return _Piece(f"({'?:' if plain else ''}{piece.java})", piece.least, group=True)
 
     def _repeated(self, piece: _Piece) -> _Piece:
         if not any(self._peek(sign) for sign in "*+?{"):
@@ -215,6 +217,7 @@ class _Parser:
             self._refuse("with a repetition of a repetition")
         if piece.anchor:
             self._refuse("with an anchor that is repeated")
+        # Java calls itself for each repetition of a group, until its stack is full
         if piece.group:
             if (least, most) != (0, 1):
                 self._refuse("with a group that is repeated", "Java's stack is too small for long texts; a group may be optional")
@@ -275,7 +278,7 @@ class _Parser:
 
     def _class(self) -> Ranges:
         negated = self._take("^")
-        found: list[tuple[int, int]] = []
+        members: list[tuple[int, int]] = []
         first = True
         while first or not self._peek("]"):
             if first and self._peek("]"):
@@ -283,15 +286,16 @@ class _Parser:
             ranges = self._member(first=first)
             first = False
             single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+            # a - before ] stands for itself
             if self._peek("-") and not self._peek("-]"):
                 self._at += 1
                 end = self._member(first=False)
                 if not single or len(end) != 1 or end[0][0] != end[0][1] or end[0][0] < ranges[0][0] or self._peek("-"):
                     self._refuse("with a range of that kind")
                 ranges = ((ranges[0][0], end[0][0]),)
-            found += ranges
+            members += ranges
         self._at += 1
-        folded = self._folded(merged(found))
+        folded = self._folded(merged(members))
         ranges = without(folded) if negated else folded
         if not ranges:
             self._refuse("with a class of no characters")
@@ -324,8 +328,8 @@ class _Parser:
         more = list(ranges)
         for low, high in ranges:
             for code in range(low, high + 1):
-                other = ord(chr(code).swapcase())
-                more.append((other, other))
+                swapped = ord(chr(code).swapcase())
+                more.append((swapped, swapped))
                 if also := ALSO.get(ord(chr(code).lower())):
                     more.append((also, also))
         return merged(more)

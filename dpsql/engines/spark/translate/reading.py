@@ -57,5 +57,5 @@ def _is_date(parts: tuple[Part, ...]) -> bool:
     if any(least != most for _, least, most in parts) or sum(least for _, least, _ in parts) != 10:
         return False
     letters = [ranges for ranges, least, _ in parts for _ in range(least)]
-    wanted = [_FIRST, _DIGITS, _DIGITS, _DIGITS, _DASH, _DIGITS, _DIGITS, _DASH, _DIGITS, _DIGITS]
-    return all(_within(ranges, allowed) for ranges, allowed in zip(letters, wanted, strict=True))
+    date_letters = [_FIRST, _DIGITS, _DIGITS, _DIGITS, _DASH, _DIGITS, _DIGITS, _DASH, _DIGITS, _DIGITS]
+    return all(_within(ranges, allowed) for ranges, allowed in zip(letters, date_letters, strict=True))

@@ -67,10 +67,10 @@ class Scope:
 
     def resolve(self, node: exp.Column) -> Typed:
         """Return a column by its name, as DuckDB compares names."""
-        found = self._places.get((fold(node.table), fold(node.name)), [])
-        if len(found) != 1:
-            refuse(f"column {node.sql(dialect='duckdb')}", f"there are {'several' if found else 'none'} of that name")
-        alias, column, kind = found[0]
+        places = self._places.get((fold(node.table), fold(node.name)), [])
+        if len(places) != 1:
+            refuse(f"column {node.sql(dialect='duckdb')}", f"there are {'several' if places else 'none'} of that name")
+        alias, column, kind = places[0]
         return of_type(f"{name(alias)}.{name(column)}", kind)
 
     def star(self, table: str = "") -> list[tuple[str, Typed]]:
@@ -108,8 +108,8 @@ class _Keys:
         """Return what an alias of the list stands for; a column of the rows that has the name comes before it."""
         if not isinstance(node, exp.Column) or node.table or self.scope.knows(node):
             return None
-        found = [value.sql for alias, entry, value in self.listed if fold(alias) == fold(node.name) and not _aggregated(entry)]
-        return found[0] if len(found) == 1 else None
+        meant = [value.sql for alias, entry, value in self.listed if fold(alias) == fold(node.name) and not _aggregated(entry)]
+        return meant[0] if len(meant) == 1 else None
 
 
 class Translator:
@@ -149,9 +149,9 @@ class Translator:
                 refuse("WITH")
             if cte.args.get("materialized"):
                 refuse("MATERIALIZED", "Spark may read such a relation twice")
-            found = self.query(cte.this, known)
-            known[fold(cte.alias)] = Relation(name(cte.alias), found.columns)
-            parts.append(f"{name(cte.alias)} AS (\n{found.sql}\n)")
+            relation = self.query(cte.this, known)
+            known[fold(cte.alias)] = Relation(name(cte.alias), relation.columns)
+            parts.append(f"{name(cte.alias)} AS (\n{relation.sql}\n)")
         body = self._body(node, known, outermost=outermost)
         return Relation(f"WITH {', '.join(parts)} {body.sql}", body.columns)
 
@@ -187,6 +187,7 @@ class Translator:
     def _union(self, node: exp.Union, known: Mapping[str, Relation]) -> Relation:
         if set(used(node)) - {"this", "expression", "with_", "with"} or node.args.get("distinct"):
             refuse("a set operation", "UNION ALL alone")
+        # many sides in a loop, for a level of nesting each would be too deep
         sides = []
         while isinstance(node, exp.Union) and not (set(used(node)) - {"this", "expression", "with_", "with"}):
             sides.append(self.query(node.expression, known))
@@ -208,6 +209,7 @@ class Translator:
         scope = Scope()
         source = self._from(node, scope, known)
         scalar = Scalar(scope.resolve, self.binder)
+        # texts that the two engines write differently are made by DuckDB, of what comes back
         shown_as = self._left_as_they_are(node, scalar) if outermost else node.expressions
         listed = [entry for each in shown_as for entry in self._listed(each, scope, scalar)]
         shown = ", ".join(f"{_valid(value) if outermost else value.sql} AS {name(column)}" for column, _, value in listed)
@@ -264,8 +266,9 @@ class Translator:
             refuse("GROUP BY", "of keys alone")
         if group.args.get("all"):
             keys = [value for _, node, value in listed if not _aggregated(node)]
-            found = [value.sql for value in keys if not value.constant]
-            return [f"GROUP BY {', '.join(found)}"] if found else (["GROUP BY CAST(0 AS INT)"] if keys else [])
+            # a constant after GROUP BY would be a place in the list to Spark
+            key_list = [value.sql for value in keys if not value.constant]
+            return [f"GROUP BY {', '.join(key_list)}"] if key_list else (["GROUP BY CAST(0 AS INT)"] if keys else [])
         return [f"GROUP BY {_Keys(listed, scope, scalar).listing(group.expressions)}"] if group.expressions else []
 
     # -- FROM ---------------------------------------------------------------------------------------------------------------
@@ -286,6 +289,7 @@ class Translator:
         item = self._item(join.this, scope, known)
         condition = "" if on is None else f" ON {Scalar(scope.resolve, self.binder).condition(on)}"
         if kind in _HALF and not side and on is not None:
+            # nothing after the join can name its right side
             scope.drop_last()
             return f"{_HALF[kind]} {item}{condition}"
         if on is None and not side and kind in ("", "CROSS"):
@@ -297,27 +301,28 @@ class Translator:
     def _item(self, node: exp.Expression, scope: Scope, known: Mapping[str, Relation]) -> str:
         """Return one relation after FROM with a name, and add it to what the SELECT reads."""
         if isinstance(node, exp.Table):
-            found, alias = self._table(node, known)
+            relation, alias = self._table(node, known)
         elif isinstance(node, exp.Subquery):
             if set(used(node)) - {"this", "alias"}:
                 refuse("a subquery with more than a name")
             inner = self.query(node.this, known)
-            found, alias = Relation(f"({inner.sql})", inner.columns), ""
+            relation, alias = Relation(f"({inner.sql})", inner.columns), ""
         else:
             refuse(node.key.upper())
-        given = node.args.get("alias")
-        columns = found.columns
-        if given is not None and given.args.get("columns"):
-            names = [column.name for column in given.args["columns"]]
+        alias_node = node.args.get("alias")
+        columns = relation.columns
+        if alias_node is not None and alias_node.args.get("columns"):
+            names = [column.name for column in alias_node.args["columns"]]
             if len(names) != len(columns):
                 refuse("a relation's list of names")
             listed = ", ".join(f"{name(old)} AS {name(new)}" for (old, _), new in zip(columns, names, strict=True))
             columns = tuple((new, kind) for new, (_, kind) in zip(names, columns, strict=True))
-            found = Relation(f"(SELECT {listed} FROM {found.sql})", columns)  # noqa: S608 -- quoted
+            relation = Relation(f"(SELECT {listed} FROM {relation.sql})", columns)  # noqa: S608 -- quoted
+        # Spark needs a name for each relation, and two of one name could be mixed up
         self._fresh += 1
         alias = node.alias or alias or f"__dp_t{self._fresh}"
         scope.add(alias, columns)
-        return f"{found.sql} AS {name(alias)}"
+        return f"{relation.sql} AS {name(alias)}"
 
     def _table(self, node: exp.Table, known: Mapping[str, Relation]) -> tuple[Relation, str]:
         if set(used(node)) - {"this", "db", "catalog", "alias"} or not all(isinstance(p, exp.Identifier) for p in node.parts):
@@ -347,8 +352,8 @@ class Translator:
         if not rows:
             nothing = ", ".join(f"{constant(None, kind).sql} AS {name(column)}" for column, kind in listed)
             return Relation(f"SELECT {nothing} WHERE false", listed)
-        made = ", ".join(f"({', '.join(value.sql for value in row)})" for row in rows)
-        return Relation(f"SELECT * FROM VALUES {made} AS __dp_values({names})", listed)  # noqa: S608 -- quoted
+        row_list = ", ".join(f"({', '.join(value.sql for value in row)})" for row in rows)
+        return Relation(f"SELECT * FROM VALUES {row_list} AS __dp_values({names})", listed)  # noqa: S608 -- quoted
 
 
 def _is_text(cast: exp.Cast) -> bool:

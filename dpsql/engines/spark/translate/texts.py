@@ -112,7 +112,7 @@ def _split(name: str, values: Sequence[Typed], binder: Binder) -> Typed:
     delimiter = _constant_text(name, values[1])
     if not delimiter or "\0" in delimiter:
         refuse(f"{name}() with an empty delimiter")
-    quoted = re.sub(r"([^A-Za-z0-9])", lambda found: "\\" + found[1] if found[1].isascii() else found[1], delimiter)
+    quoted = re.sub(r"([^A-Za-z0-9])", lambda match: "\\" + match[1] if match[1].isascii() else match[1], delimiter)
     return of_type(f"split({value}, {text(quoted)})", f"{TEXT}[]")
 
 

@@ -103,17 +103,17 @@ def spark_type(sql_type: str) -> str:
     >>> spark_type("UTINYINT"), spark_type("DECIMAL(12,2)"), spark_type("TIMESTAMP")
     ('SMALLINT', 'DECIMAL(12,2)', 'TIMESTAMP_NTZ')
     """
-    found = _SPARK.get(sql_type)
-    if found is not None:
-        return found
+    listed = _SPARK.get(sql_type)
+    if listed is not None:
+        return listed
     size = decimal(sql_type)
     return f"DECIMAL({size[0]},{size[1]})" if size else refuse(f"a value of type {sql_type}")
 
 
 def decimal(sql_type: str) -> tuple[int, int] | None:
     """Return width and scale of a DECIMAL, None for other types."""
-    found = _DECIMAL.fullmatch(sql_type)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(sql_type)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_integer(sql_type: str) -> bool:
