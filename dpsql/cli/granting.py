@@ -52,8 +52,8 @@ def _open(session: Session, chosen: argparse.Namespace) -> None:
     from dpsql.serve import analysts
     from dpsql.serve.roster import MOST
 
-    # A question costs what the grant lets one cost, by default a tenth of the whole.
     path, table, name = chosen.analysts or analysts.beside(session.path), key("table", chosen.source), chosen.analyst
+    # A question costs what the grant lets one cost, by default a tenth of the whole.
     price = min(chosen.epsilon / 10 if chosen.per_query is None else chosen.per_query, MOST)
     known = {analyst.name: analyst for analyst in analysts.Analysts(path).all()} if path.exists() else {}
     if name not in known:
