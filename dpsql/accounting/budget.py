@@ -193,8 +193,10 @@ def _alone(cost: Cost, delta: Decimal, known: Decimal | None) -> tuple[Decimal, 
     """Return the guarantee (epsilon, delta) of a release alone, under 'zcdp'; ``known`` is one at ``delta``."""
     epsilon = least_epsilon(cost, delta)
     best = known if math.isinf(epsilon) else round_up(Fraction(epsilon))
+    # Asked for and accounted: of two proofs of the same release the smaller epsilon holds.
     if known is not None and best is not None:
         best = min(best, known)
+    # A pure event alone has no use for a delta but that of its selections.
     if cost.pure_only and (best is None or cost.pure_epsilon <= best):
         return cost.pure_epsilon, cost.selection_delta
     if best is None:
@@ -225,12 +227,14 @@ def _composed_epsilon(events: Sequence[GaussianEvent | LaplaceEvent | PureEvent 
         raise ArgumentError("delta", delta, "Gaussian noise needs a delta above 0, e.g. delta := 1e-10")
     if not pure:
         return round_up(Fraction(gaussian_epsilon(mu_of(rho), delta)))
+    # Beside Gaussian noise pure events are accounted by their rho; among themselves there may be something better.
     concentrated = zcdp_epsilon(float_up(rho), delta)
     if len(pure) < len(events):
         return round_up(Fraction(concentrated))
     plain = round_up(sum((event.epsilon * event.count for event in pure), Fraction(0)))
     if delta == 0:
         return plain
+    # Of equal pure events the exact composition is known.
     each = {event.epsilon for event in pure}
     if len(each) == 1:
         count = sum(event.count for event in pure)

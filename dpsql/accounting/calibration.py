@@ -322,6 +322,7 @@ def _gaussian_scales(
     numbers = [float(weight) for weight in weights]
     if not all(0 < number < math.inf for number in numbers):
         raise ArgumentError("weights", "a list", "every table needs a positive finite share of rho")
+    # Equal weights have equal scales: each is searched for once.
     parts = Counter(numbers)
     everything = sum((Fraction(number) * times for number, times in parts.items()), Fraction(0))
     scale_of = {number: gaussian_scale(Fraction(limit) * Fraction(number) / everything, l2) for number in parts}

@@ -242,6 +242,7 @@ def pure_epsilon_each(k: int, epsilon: float, delta: float) -> float:
     check_delta(delta)
     if math.isinf(epsilon) or delta == 1:
         return math.inf
+    # Basic composition needs no delta: what a delta allows is never less.
     basic = epsilon / k * (1 - 1e-15)
     if delta == 0:
         return basic

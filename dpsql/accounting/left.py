@@ -118,6 +118,7 @@ def remaining(budget: Budget, charges: Sequence[Charge]) -> Remaining:
             rho_left=None,
             pure_epsilon_left=epsilon_left,
         )
+    # Under 'zcdp' the rules say in rho what is left; epsilon and delta follow from it.
     cost = together(charges)
     left = gaussian_left(cost, budget.epsilon, budget.delta)
     return Remaining(

@@ -295,6 +295,7 @@ def gaussian_left(cost: Cost, epsilon: Decimal, delta: Decimal) -> Decimal:
     """Return the rho of the largest Gaussian release that still fits, exactly; 0 where none does, or the books do not fit."""
     if not allows(cost, epsilon, delta):
         return NOTHING
+    # Each rule leaves something of its own, and one that accepts the sum suffices: so the largest counts.
     rests = [NOTHING, subtract(rho_limit(float(epsilon), float(delta), gaussian=False), cost.rho)]
     if cost.gdp_rho.is_finite():
         rests.append(subtract(rho_limit(float(epsilon), float(delta), gaussian=True), cost.gdp_rho))

@@ -42,6 +42,7 @@ def smallest(holds: Callable[[float], bool]) -> float:
     if holds(0.0):
         return 0.0
     low, high = 0.0, 1.0
+    # No upper end is known: it is looked for in steps that reach every float.
     while not holds(high):
         low, high = high, high * 4
         if math.isinf(high):

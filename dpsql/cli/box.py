@@ -54,6 +54,7 @@ def head(result: Result, most: int) -> Head:
     if most <= 0:
         rows = list(result.rows())
         return Head(rows, [], len(rows))
+    # One more than is shown, at least: so it is known whether anything is left out.
     limit = max(most + 1, min(MOST_READ, _MOST_CELLS // max(1, len(result.names))))
     rows_left = islice(result.rows(), limit)
     start = list(islice(rows_left, most))
@@ -63,6 +64,7 @@ def head(result: Result, most: int) -> Head:
     for row in rows_left:
         last.append(row)
         read += 1
+    # Not read to its end: there are last rows, but nobody knows which.
     if read == limit and next(result.rows(), None) is not None:
         return Head(start, [], read, more=True)
     return Head(start, [], read) if read <= most else Head(start[:kept], list(last), read)
@@ -189,12 +191,14 @@ class _Table:
             return
         over = self._over(width)
         places = [i for i in range(self.all) if self.narrowed[i]]
+        # The widest first, and none below the others: so much is taken from one only where it stands out.
         for place in sorted(places, key=lambda i: -self.widths[i]):
             if over <= 0:
                 return
             others = max((self.widths[i] for i in places if i != place), default=0)
             least = max(_NARROWEST, others if others < self.widths[place] else 0)
             over = self._narrow(place, max(least, self.widths[place] - over), width)
+        # All as narrow as they may be; what does not fit even so is hidden.
         for place in sorted(places, key=lambda i: -self.widths[i]):
             if over > 0 and self.widths[place] > _NARROWEST:
                 over = self._narrow(place, max(_NARROWEST, self.widths[place] - over), width)
@@ -217,6 +221,7 @@ class _Table:
             if room < 0:
                 break
             left, right = (left + 1, right) if left <= right else (left, right + 1)
+        # The first column says what a row is about.
         left = max(left, 1)
         kept = [*range(left), *range(self.all - right, self.all)]
         if len(kept) < self.all:
@@ -230,6 +235,7 @@ class _Table:
         """Yield the drawn lines."""
         yield self._rule("┌┬┐")
         yield self._line(0, ["center"] * len(self.columns))
+        # Types stand below the names where a result has them.
         if any(cells[1] for cells in self.columns):
             yield self._line(1, ["center"] * len(self.columns))
         first, last = len(shown.first), len(shown.last)

@@ -68,6 +68,7 @@ def _run(chosen: argparse.Namespace) -> int:
     if wrong:
         sys.stderr.write(f"Error: {wrong}\n")
         return WRONG
+    # Read before the database is opened: a wrong path leaves no new file behind.
     text = _read(chosen.file) if chosen.command == "run" else None
     look = Look(mode=ALIASES.get(chosen.mode, chosen.mode))
     session = Session(chosen.database, read_only=chosen.readonly, store=chosen.store, look=look, dot=run_command)
@@ -105,6 +106,7 @@ def _shell(session: Session, chosen: argparse.Namespace) -> int:
         for text in chosen.statements:
             session.script(text, None)
         return DONE
+    # A pipe is a script, and so is what is written into one.
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         session.script(_read("-"), "<stdin>")
         return DONE

@@ -50,6 +50,7 @@ class Names:
         """Read the catalogs again if a statement has run since."""
         if not self.fresh:
             con = self.con()
+            # Looking up names is no query of the user's: it shows no progress.
             with _without_bar(con):
                 calls, columns, functions, keywords = (con.execute(query).fetchall() for query in sql.statements("completion"))
                 self.releases = _releases(con)
@@ -148,6 +149,7 @@ def _sql(before: str, text: str, names: Names) -> Iterator[Completion]:
 
 
 def _words(word: str, text: str, names: Names) -> Iterator[Completion]:
+    # Columns of the tables that the statement names; of all where it names none yet.
     mentioned = [t for t in names.tables if re.search(rf"(?<!\w){re.escape(t)}(?!\w)", text, re.IGNORECASE)]
     columns = dict.fromkeys(c for t in mentioned or names.tables for c in names.tables[t])
     if not word.strip('"'):
@@ -157,6 +159,7 @@ def _words(word: str, text: str, names: Names) -> Iterator[Completion]:
             yield Completion(f"{call}(", -len(word), display=call, display_meta=", ".join(parameters))
     yield from _matching(word, (_spelled(t) for t in names.tables), kind="table")
     yield from _matching(word, map(identifier_if_needed, columns), kind="column")
+    # Keywords in the case in which they are being typed.
     upper = word.isupper() or len(word) < 2 or not word.islower()
     yield from _matching(word, (k if upper else k.lower() for k in names.keywords), kind="")
     yield from _matching(word, names.functions, kind="function")

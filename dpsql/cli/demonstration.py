@@ -49,6 +49,7 @@ def run_demo(session: Session, rows: int, epsilon: float) -> None:
     """
     if not 1 <= rows <= 100_000_000:
         raise dpsql.ArgumentError("--rows", rows, "must be from 1 to 100,000,000")
+    # Tables as wide as in the documentation, whatever the terminal.
     session.fixed_width = WIDTH
     _say(session, f"-- A made-up table of {rows:,} people: mixed types, NULLs, dates, skew, dependence")
     session.guarded(lambda: sample.create_people(session.con, rows))

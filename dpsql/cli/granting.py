@@ -38,6 +38,7 @@ def grant(session: Session, chosen: argparse.Namespace) -> None:
         "source": chosen.source, "analyst": chosen.analyst, "epsilon": chosen.epsilon, "per_query": chosen.per_query,
         "renew": renew, **lists, "remove": chosen.remove,
     }
+    # What is not said keeps its default; `false` is the default of `remove`.
     told = {name: value for name, value in arguments.items() if value is not None and value is not False}
     written = ", ".join(f"{name} := {literal(value)}" for name, value in told.items())
     show(session, "grants", f"dp_grant({written})")
@@ -52,6 +53,7 @@ def _open(session: Session, chosen: argparse.Namespace) -> None:
     from dpsql.serve.roster import MOST
 
     path, table, name = chosen.analysts or analysts.beside(session.path), key("table", chosen.source), chosen.analyst
+    # A question costs what the grant lets one cost, by default a tenth of the whole.
     price = min(chosen.epsilon / 10 if chosen.per_query is None else chosen.per_query, MOST)
     known = {analyst.name: analyst for analyst in analysts.Analysts(path).all()} if path.exists() else {}
     if name not in known:

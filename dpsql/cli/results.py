@@ -113,9 +113,11 @@ def _run(con: duckdb.DuckDBPyConnection, statement: duckdb.Statement, text: str,
         if objects:
             return Objects(con, [], [])
         columns = con.description or []
+        # Each column comes twice: as it is, for its type, and as the text that is shown.
         half = len(columns) // 2
         return Result(con, [c[0] for c in columns[:half]], [str(c[1]) for c in columns[:half]], skip=half)
     con.execute(statement)
+    # Statements such as CREATE return a number of rows that nobody asked for.
     if not _returns_rows(con, statement, text):
         return None
     columns = con.description or []

@@ -58,6 +58,7 @@ def connect(path: str, *, read_only: bool = False, store: str | None = None) -> 
     """
     if read_only and path != MEMORY and not Path(path).exists():
         raise Failed(f"Error: {path}: no such file")
+    # A new file has the storage of the oldest DuckDB that dpsql runs on: any of them can open it.
     new = path != MEMORY and not Path(path).exists()
     try:
         con = duckdb.connect(path, read_only=read_only and path != MEMORY, config={STORAGE: OLDEST} if new else {})
@@ -145,6 +146,7 @@ class Session:
 
     def read(self, path: str) -> None:
         """Run a SQL file."""
+        # A file that reads itself would go on until memory ends.
         if self.depth >= _DEEPEST:
             raise Failed(f"Error: {path}: files read each other more than {_DEEPEST} deep")
         try:

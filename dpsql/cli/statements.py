@@ -85,6 +85,7 @@ def complete(text: str) -> bool:
         return False
     data = text.encode("utf-8", "surrogatepass")
     start, closed = _skip_blank(data, 0)
+    # Behind the last semicolon there may be a comment that is still open.
     if start < len(data) and data[start] != _DOT:
         tail = max(_semicolons(data, start), default=0)
         _, closed = _skip_blank(data, tail + 1)
@@ -125,6 +126,7 @@ def _skip_blank(data: bytes, start: int) -> tuple[int, bool]:
 
 def _comment_end(data: bytes, start: int) -> int:
     """Return the place behind a comment, -1 if it does not end."""
+    # Comments nest in DuckDB.
     depth, place = 0, start
     while place < len(data):
         mark = data[place : place + 2]

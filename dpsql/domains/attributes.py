@@ -94,6 +94,7 @@ class Attribute:
             parsed = sqltypes.parse(self.sql_type)
             shown = [sqltypes.edge_text(parsed, edge) for edge in self.edges]
             texts = [f"[{a}, {b})" for a, b in zip(shown[:-1], shown[1:], strict=True)]
+            # The last bin has its upper end.
             texts[-1] = f"[{shown[-2]}, {shown[-1]}]"
         if self.outside == "other":
             texts.append(OTHER_LABEL)

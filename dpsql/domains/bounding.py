@@ -96,6 +96,7 @@ def bounded_sql(
     if max_groups is not None and not groups:
         raise ArgumentError("max_groups", max_groups, "needs the columns of a group: groups = [...]")
     checked(salt, max_rows=max_rows, max_groups=max_groups)
+    # Keys of rows and of groups are computed from these columns, so they go along even if nobody asks for them.
     everything = list(dict.fromkeys([*units, *groups, *columns]))
     select = _relation(source_sql)
     if max_groups is not None:
@@ -188,6 +189,7 @@ def bounded_codes_sql(
     codes = Packed(names, sizes, types)
     listed = [identifier(name) for name in others]
     packed = f"SELECT {', '.join([_listed(units), *codes.expressions, *listed])} FROM {_relation(source_sql)} AS coded"  # noqa: S608
+    # One small integer for all codes: it stands in the low bits of the sort key itself, and there is one column to sort.
     if codes.few and not others:
         [pack] = codes.columns
         number = f"({_key(salt, 'row', [*units, pack])} & {(1 << 64) - (1 << _FEW_BITS)}) | {identifier(pack)}"
@@ -247,6 +249,7 @@ class Packed:
         used = 0
         for name, size, kind in zip(names, sizes, types, strict=True):
             bits = max(size - 1, 1).bit_length()
+            # A pack is full: the next code begins another integer.
             if used + bits > _PACK_BITS and parts:
                 self._add(parts)
                 parts, used = [], 0

@@ -43,6 +43,7 @@ def magnitudes(name: str, sql_type: str, *, nullable: bool) -> Attribute:
         least = math.ceil(math.log2(unit)) if parsed.scale else 0
         high, low = float(parsed.high * unit), float(parsed.low * unit)
         powers = [2.0**k for k in range(least, math.frexp(high)[1]) if 2.0**k < high]
+    # Powers beyond what the type holds are no bins; the last bin ends where the type does.
     edges = [*(-power for power in reversed(powers) if -power > low), 0.0, *powers]
     edges = [low, *(edge for edge in edges if low < edge < high), high]
     return Attribute(name, sql_type, "numeric", edges=tuple(without_empty_bins(parsed, edges)), nullable=nullable)

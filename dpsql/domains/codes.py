@@ -55,6 +55,7 @@ def code_expression(attribute: Attribute, column: exp.Expression) -> exp.Express
     parsed = sqltypes.parse(attribute.sql_type)
     outside, null = _number(_outside_code(attribute)), _number(_null_code(attribute))
     missing: exp.Expression = column.copy().is_(exp.null())
+    # NaN counts as NULL.
     if parsed.family == "float":
         missing = exp.or_(missing, exp.func("isnan", column.copy()))
     if attribute.kind == "categorical":
@@ -224,6 +225,7 @@ def _bin_code(attribute: Attribute, parsed: SqlType, column: exp.Expression, out
         middle = (first + last + 1) // 2
         return either(below(middle), tree(first, middle - 1), tree(middle, last))
 
+    # Bins of one width have their place computed, which takes less time than comparisons; only the first and the last are compared.
     last = attribute.values - 1
     between = _even_places(attribute, parsed, column)
     if between is None:

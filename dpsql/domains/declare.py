@@ -89,6 +89,7 @@ def declare(
     if categories is not None:
         values = _categories(name, parsed, categories, outside)
         return Attribute(name, sql_type, "categorical", categories=values, nullable=nullable, outside=outside)
+    # Types of few values, such as truth values and enumerations, declare themselves.
     if lower is None and edges is None:
         attribute = self_declared(name, sql_type, nullable, outside)
         if attribute is None:
@@ -104,9 +105,11 @@ def declare(
         )
     if calendar is not None:
         edges = calendar_edges(parsed, calendar, lower, upper)
+        # The calendar has made edges of them.
         lower = upper = None
     bin_edges = declared_edges(parsed, lower, upper, bins, edges, rounded=rounded)
     check_filled(name, parsed, bin_edges, by_bounds=edges is None)
+    # Bounds alone: where the bins end is left to the fine histogram of a release.
     automatic = bins is None and edges is None and has_inside(parsed, bin_edges)
     return Attribute(name, sql_type, parsed.kind, edges=bin_edges, nullable=nullable, outside=outside, automatic=automatic)
 
@@ -137,6 +140,7 @@ def _check_choice(name: str, parsed: SqlType, nullable: object, outside: object,
             f"column {name!r} is {parsed.text}, which cannot have a domain; in a view, cast it to a text, number or date, "
             "or take one field of it"
         )
+    # The three ways to declare a column exclude each other.
     used = {key for key, value in arguments.items() if value is not None}
     ways = [way for way in ({"lower", "upper", "bins"}, {"edges"}, {"categories"}) if used & way]
     if len(ways) > 1:

@@ -234,6 +234,7 @@ def _small_values(attribute: Attribute, parsed: SqlType) -> npt.NDArray[np.gener
             return np.asarray([value == "true" for value in attribute.categories], dtype=np.bool_)
         if parsed.family != "integer" or text in _AS_TEXT:
             return None
+        # Only where the text of each category is the one that DuckDB would write for the number.
         plain = [value.removeprefix("-").isdecimal() and value.isascii() for value in attribute.categories]
         values = [int(value) for value in attribute.categories] if all(plain) else []
         if [str(value) for value in values] != [*attribute.categories]:

@@ -173,6 +173,7 @@ def _temporal(parsed: SqlType, lower: object, upper: object, bins: object, edges
     low, high = _step(parsed, "lower", lower), _step(parsed, "upper", upper)
     if low >= high:
         raise ArgumentError("lower", lower, f"must be before upper = {upper!r}")
+    # By default no more bins than there are values; asked for, too many are refused.
     count = min(_count(bins), high - low) if bins is None else _count(bins)
     if count > high - low:
         raise ArgumentError("bins", bins, f"at most {high - low} for a {parsed.text} between these bounds, so that no bin is empty")

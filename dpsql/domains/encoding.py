@@ -102,6 +102,7 @@ def fixed_point(attribute: Attribute) -> exp.Expression:
     -----
     Privacy: a function of one value alone; it never fails. NULL and NaN count as the lower bound.
     """
+    # The factor of the fixed point has to be a number itself.
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
     if not 0 < high - low < math.inf or FINE / (high - low) == math.inf:
         bounds = f"bounds {low!r} to {high!r}"

@@ -192,6 +192,7 @@ def _whole(first: int, last: int, depth: int) -> list[list[int]]:
     if last - first <= _FLAT:
         return [[*range(first, last + 1)]]
     large, small = max(abs(first), abs(last)), min(abs(first), abs(last))
+    # Wide ranges, or such as reach over orders of magnitude, have cells that grow with their distance from zero.
     if last - first > LINEAR and (first <= 0 < last or large >= _RATIO * small):
         levels = [_marked(first, last, _magnitudes(large))]
     else:
@@ -233,6 +234,7 @@ def _parts(a: int, b: int) -> Iterator[int]:
 def _real(low: float, behind: float, depth: int) -> list[list[float]]:
     """Return the edges of each level of real numbers in [low, behind)."""
     large, small = max(abs(low), abs(behind)), min(abs(low), abs(behind))
+    # As for whole numbers: over orders of magnitude cells grow, else they are as wide as each other.
     if low <= 0.0 < behind or large >= _RATIO * small:
         top = math.floor(math.log10(large))
         sizes = [float(f"{digit}e{k}") for k in range(max(top - _DECADES, -300), top + 1) for digit in (1, 2, 5)]

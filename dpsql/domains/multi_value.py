@@ -40,6 +40,7 @@ def expanded(domain: Domain, options: Mapping[str, Any]) -> Domain:
     for attribute in domain.attributes:
         delimiter = delimiter_of.get(fold(attribute.name))
         attributes += [attribute] if delimiter is None else _values(attribute, delimiter)
+    # A column and a value of it are named apart, which could give a name that is there already.
     names = [fold(attribute.name) for attribute in attributes]
     if len(set(names)) < len(names):
         raise ArgumentError(OPTION, options.get(OPTION), "another column has the name of a column and one of its values; rename it")

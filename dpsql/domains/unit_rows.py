@@ -133,6 +133,7 @@ def share_kept(counts: IntArray, band: int, most: int) -> float | None:
     above = np.flatnonzero(np.asarray(counts) > band)
     if not above.size:
         return None
+    # Beyond the last band that is surely not noise nobody is counted.
     units = np.maximum(np.asarray(counts, dtype=np.float64), 0)
     units[above[-1] + 1 :] = 0
     ends = (*LOWER, _LONGEST)
@@ -141,6 +142,7 @@ def share_kept(counts: IntArray, band: int, most: int) -> float | None:
     rows, kept = np.zeros(len(LOWER)), np.zeros(len(LOWER))
     for i, (low, high) in enumerate(pairwise(ends)):
         r = np.arange(low, high, dtype=np.float64)
+        # Within a band units thin out, as far as the bands beside it can tell.
         beside = [j for j in (i - 1, i, i + 1) if 0 <= j < len(LOWER) and counts[j] > band]
         if len(beside) > 1:
             first, last = beside[0], beside[-1]

@@ -294,6 +294,7 @@ class Sampler:
             weights, least = np.exp(upper - upper.max()), np.exp(lower - upper.max())
             if weights.sum() <= _SLACK * least.sum():
                 return intervals
+            # The interval that is least certain is either computed at its end, or halved.
             position = int(np.argmax(weights - least))
             interval = intervals[position]
             if interval.last not in self._numbers:

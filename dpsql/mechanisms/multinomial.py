@@ -143,6 +143,7 @@ def _drawn(counts: IntArray, alpha: Fraction | None, rows: int, *, urn: bool) ->
     sums = np.cumsum(weights)
     for start in range(0, rows, _BLOCK):
         size = min(_BLOCK, rows - start)
+        # Later draws of an urn see the earlier ones: every block starts from a fuller urn.
         if urn:
             sums = np.cumsum(weights + drawn * step)
             drawn += _urn_block(sums, step, size)

@@ -191,6 +191,7 @@ class _Parser:
         while self.at < len(self.text) and self.text[self.at] != "]":
             at = self.at
             item = self.member()
+            # Without a dash, or with one right before the end of the class, there is no range.
             nothing_to_span = self.text[self.at : self.at + 1] != "-" or self.text[self.at + 1 : self.at + 2] in ("]", "")
             if nothing_to_span:
                 ranges += item

@@ -172,6 +172,7 @@ def relative_strength(epsilon: float, expected: FloatArray, rows: float = math.i
             bound = (1.0 + level / rows) / (2.0 + level / rows + pulled * x)
         return math.log1p(1.0 / x) + math.log1p((float(kappa[-1]) - 1.0) * bound)
 
+    # The first factor alone asks for this much: the search goes on upwards from here.
     below = -math.expm1(-epsilon)
     low = math.exp(-epsilon) / below if below else math.inf
     if not 0.0 < low < 1e150 or shares.size == 1:
@@ -269,12 +270,14 @@ def poisson_gamma(counts: IntArray, prior: PoissonGammaPrior, rows: int) -> IntA
     used, left = 0, rows
     while left:
         size = min(_BLOCK, 64 + 2 * left, prior.draws - used if step else _BLOCK)
+        # The prior was made for so many draws; what is still missing is drawn one by one, with integers of any size.
         if size <= 0:
             urn = [int(weight) + step * int(count) for weight, count in zip(weights, drawn, strict=True)]
             return result + _one_by_one(urn, step, prior.kept, left)
         cells = urn_sequence(np.cumsum(weights + drawn * step), step, size)
         accepted = np.flatnonzero(uniform_below(1 << KEEP_BITS, size) < prior.kept[cells])[:left]
         result += np.bincount(cells[accepted], minlength=counts.size)
+        # Draws that are not kept stay in the urn too: the next ones have to see them.
         drawn += np.bincount(cells, minlength=counts.size)
         used, left = used + size, left - accepted.size
     return result

@@ -71,6 +71,7 @@ def draw_path(tube: list[Step], rows: int) -> tuple[list[int], Fraction]:
     """
     path, numerator, denominator = [], 1, 1
     value = rows
+    # From the last value backwards: sums count the ways that lead to each.
     for step in reversed(tube):
         last = min(value - step.low, step.sums.size - 1)
         scale = _Integers(step.sums)

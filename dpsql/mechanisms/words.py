@@ -244,6 +244,7 @@ class Universe:
         rank = self._generator.rank(text)
         if rank is None:
             return None
+        # Declared values are taken out of the generated ones, so that none has two places.
         rank += self._first - bisect_right(self._taken, rank)
         return rank if rank < self._size else None
 

@@ -133,6 +133,7 @@ class LatentClass:
         if not m:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
         singles = _one_way_weights(domain.sizes) if chosen["one_way_weight"] == "auto" else (float(chosen["one_way_weight"]),) * m
+        # A single column has no other table than its own.
         weights = (1.0,) if m == 1 else tuple(weight for weight in singles if weight > 0.0)
         pairs = math.comb(m, 2)
         cliques = AllCliques(m, [k for k, used in ((1, weights), (2, pairs)) if used])
@@ -142,6 +143,7 @@ class LatentClass:
                 f"{pairs} two-way tables share the budget: dependence that is weak against the noise is left out, and such "
                 "columns come out independent of each other; naming fewer columns gives more accurate ones",
             )
+        # All coarse tables together have a share of the budget at most, however many there are.
         coarse = _coarse_pairs(domain)
         share = min(_COARSE_WEIGHT, _COARSE_SHARE * pairs / max(len(coarse), 1))
         return MeasurementPlan(cliques, (*weights, *(1.0,) * pairs), notes, coarse, (share,) * len(coarse))

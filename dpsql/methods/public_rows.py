@@ -59,6 +59,7 @@ class PublicRows:
             *([f"neighbors is {contract.neighbors!r}"] if contract.neighbors != "replace_one" else []),
             *([f"max_contributions is {contract.max_contributions}"] if contract.max_contributions != 1 else []),
         ]
+        # Where nothing else is wrong the source itself must be.
         if contract.left_out or (not here and not contract.public_total):
             here.append(
                 "the source is not the whole table (it filters, joins or computes, or a declaration drops rows: outside := 'drop')"

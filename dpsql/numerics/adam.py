@@ -28,6 +28,7 @@ def move(parameter: Float32, gradient: Float32, first: Float32, second: Float32,
     rate : float
     """
     kept, part = np.float32(_MOMENT), np.float32(1.0 - _MOMENT)
+    # Both moments begin at zero and are too small at first.
     correction = 1.0 - _MOMENT**step
     first *= kept
     second *= kept

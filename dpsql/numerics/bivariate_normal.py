@@ -172,6 +172,7 @@ def normal_cdf2(h: npt.ArrayLike, k: npt.ArrayLike, correlation: npt.ArrayLike) 
     if not (np.abs(r) <= 1.0).all():
         raise ArgumentError("correlation", "outside [-1, 1]", "correlations lie in [-1, 1]; clip or correct them")
     shape = a.shape
+    # Beyond this nothing changes in double precision, and infinities would give NaN.
     flat_a, flat_b = (np.clip(x.ravel(), -_LARGEST, _LARGEST) for x in (a, b))
     theta = np.arcsin(r.ravel())
     out = np.empty(theta.size)

@@ -121,6 +121,7 @@ def _conjugate_gradients(
     for _ in range(_CG_STEPS):
         image = product(direction)
         curvature = float(direction @ image)
+        # Without curvature along a direction its step would have no end.
         if curvature <= 0.0:
             break
         solution += (size / curvature) * direction
@@ -131,6 +132,7 @@ def _conjugate_gradients(
         following = float(residual @ scaled)
         direction = scaled + (following / size) * direction
         size = following
+    # Nothing moved: the gradient itself is a direction that leads downwards.
     return solution if solution.any() else scale * right
 
 
@@ -223,6 +225,7 @@ def nearest_correlation(matrix: npt.ArrayLike, *, tolerance: float = 1e-10) -> F
     else:
         with Workers(1) as worker:
             result = _solved(symmetric, tolerance, worker.run)
+    # What is nearest has the positive part of the spectrum; a root of it keeps the product semidefinite.
     split = int(np.searchsorted(result.values, 0.0, side="right"))
     root = result.vectors[:, split:] * np.sqrt(result.values[split:])
     return _unit_diagonal(root @ root.T)

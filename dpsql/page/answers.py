@@ -73,6 +73,7 @@ def extent(of: Chart, shown: int) -> tuple[float, float]:
         halves = (of.high[:shown] - of.low[:shown]) / 2
     usual = float(np.median(halves[np.isfinite(halves)])) if np.isfinite(halves).any() else 0.0
     low, high = float(values.min()), float(values.max())
+    # A few wide intervals must not press all others together.
     beyond = _BEYOND * max(usual, high - low)
     ends = [end[:shown][np.isfinite(end[:shown])] for end in (of.low, of.high)]
     first = max(min([low, *ends[0].tolist()]), low - beyond)
@@ -110,6 +111,7 @@ def _series(of: Chart, groups: list[int], low: float, high: float) -> str:
     for at, shown in steps:
         body.append(f'<line class="grid" x1="{left:.1f}" x2="{svg.WIDTH - 2}" y1="{y(at)}" y2="{y(at)}"/>')
         body.append(svg.label_at(left - 5, y(at) + 3.5, shown, "end"))
+    # A group without a number, or without an interval, interrupts the line.
     known = [(left + wide * float(place), i) for place, i in zip(axis.edges, groups, strict=True)]
     finite = np.isfinite(of.values) & np.isfinite(of.low) & np.isfinite(of.high)
     for drawable, run in itertools.groupby(known, key=lambda one: bool(finite[one[1]])):
@@ -146,6 +148,7 @@ def _lines(of: Chart, count: int, low: float, high: float) -> str:
         body.append(svg.label_at(svg.WIDTH - 1, middle + 4, shown, "end"))
         if not math.isfinite(value):
             continue
+        # Counts and sums begin at zero, and are bars; a mean has no zero to start from.
         if of.from_zero:
             start, end = sorted((x(0.0), x(value)))
             body.append(f'<rect class="bar own" x="{start}" y="{top}" width="{max(end - start, 0.4):.1f}" height="{_ROW - 4}"/>')

@@ -6,9 +6,10 @@ Privacy: None without a comparison: post-processing. With one the whole page is 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
-from dpsql.page import answers, linked, parts, steps, words
-from dpsql.page.content import Answer, Content
+from dpsql.page import answers, parts, steps, words
+from dpsql.page.content import Answer, Content, Link, LinkedTable, LinkedTables
 from dpsql.page.markup import details, facts, number, paragraphs, section, text
 from dpsql.page.style import CSS
 from dpsql.text.relation import at_most
@@ -32,6 +33,15 @@ _MADE = {
     _UNITS: "A histogram of rows per unit",
     _LINKED: "A synthetic database of linked tables",
 }
+_MOST_NAMED = 40
+_COUNTED_UNITS = (
+    "Counts are numbers of units, not of rows: every unit counts 1, and a row that is one of k rows of its parent 1/k of the "
+    "parent's row. This is how they were measured: the noise does not grow with the rows that a unit has."
+)
+_COUNTED_ROWS = (
+    "Counts are numbers of rows: each table was measured by itself, and its rows are given to parents at random. The noise grows "
+    "with the rows that links allow a unit."
+)
 
 
 def marker(identifier: str, *, compared: bool) -> str:
@@ -191,6 +201,7 @@ class _Sections:
             + "<h3>What it does not promise</h3>"
             + parts.items(words.not_promised())
         )
+        # The comparison comes first: on such a page the guarantee does not hold.
         if self.content.comparison is not None:
             body = (
                 paragraphs(
@@ -228,6 +239,7 @@ class _Sections:
             "vertical or horizontal lines. The same noise is on large counts and small ones, so large ones are relatively more "
             "exact."
         )
+        # Without a half width in any chart no error band is drawn, so none is explained.
         if not any(column.half_width is not None for column in self.content.columns):
             explanation = (
                 "What was released here are not plain counts with noise of a known size on each, so the charts carry no error "
@@ -237,7 +249,7 @@ class _Sections:
 
     def linked(self) -> list[tuple[str, str, str]]:
         """Show linked tables one by one, and their links."""
-        return [] if self.content.linked is None else linked.sections(self.content.linked)
+        return [] if self.content.linked is None else _linked_sections(self.content.linked)
 
     def tables(self) -> tuple[str, str, str]:
         """Show what was released as cross-tables."""
@@ -305,3 +317,35 @@ class _Sections:
         else:
             body += paragraphs("The ledger that this release was charged on is not in the database that made this page.")
         return "provenance", "Provenance", body
+
+
+def _linked_sections(of: LinkedTables) -> list[tuple[str, str, str]]:
+    """Return the sections as (key, title, HTML), the overview first."""
+    counts = _COUNTED_ROWS if of.independent else _COUNTED_UNITS
+    listed = [("database", "The synthetic database", paragraphs(*of.about) + parts.listing(of.listing) + paragraphs(counts))]
+    listed += [(f"table-{number}", f"Table {table.name}", _linked_table(table)) for number, table in enumerate(of.tables, 1)]
+    return [*listed, ("links", "How the tables are linked", "".join(map(_section_of_link, of.links)))]
+
+
+def _linked_table(of: LinkedTable) -> str:
+    body = paragraphs(*of.about) + parts.listing(of.errors)
+    if of.rules:
+        body += "<h3>Rules that rows obey</h3>" + parts.items(of.rules)
+    if of.columns:
+        body += "<h3>Columns one by one</h3>" + parts.legend(of.columns) + _names_left_out(of.left_out) + parts.figures(of.columns)
+    if of.maps is not None:
+        body += "<h3>Dependence of pairs</h3>" + parts.pairs(of.maps)
+    return body
+
+
+def _names_left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return paragraphs(f"{len(names)} columns are left out: {', '.join(names[:_MOST_NAMED])}{more}.")
+
+
+def _section_of_link(of: Link) -> str:
+    body = f"<h3>{text(of.title)}</h3>" + paragraphs(*of.about)
+    charts = [of.fan_out, *of.ordered]
+    return body + parts.legend(charts) + parts.figures(charts) + "".join(map(parts.listing, of.listings))

@@ -132,6 +132,7 @@ def one_way(measured: Measured, attribute: int) -> OneWay | None:
             continue
         others = table.size // table.shape[clique.index(attribute)]
         deviation = measured.deviations.get(clique)
+        # An own table comes before any sum, however small its noise.
         rank = (deviation or 0.0) * math.sqrt(others) if len(clique) > 1 else -1.0
         if best is None or rank < best[0]:
             best = (rank, clique)
@@ -143,6 +144,7 @@ def one_way(measured: Measured, attribute: int) -> OneWay | None:
     counts = table.sum(axis=axes) if axes else table
     others = table.size // counts.size
     deviation = measured.deviations.get(clique)
+    # Without noise of a known size there is no band.
     if deviation is None:
         return OneWay(counts, None, None, clique)
     width = half_width(deviation, measured.laplace.get(clique), others)
@@ -247,6 +249,7 @@ def column_of(
 
     width = None
     if released is not None and released.half_width is not None and released.deviation is not None:
+        # Values that are put together have the noise of all of them.
         width = np.where(shown.merged == 1, released.half_width, half_width(released.deviation) * np.sqrt(shown.merged))
     notes = []
     if released is not None and len(released.clique) > 1:

@@ -35,12 +35,14 @@ def heat_map(values: FloatArray, names: Sequence[str], title: str) -> str:
     parts += [
         f'<path d="M{x + 0.5:.1f} {y + 0.5:.1f}h{side}v{side}h-{side}z" fill-opacity="{min(1.0, 0.05 + 0.95 * value):.2f}"/>'
         for value, x, y in cells
+        # NaN is not equal to itself: such a cell has no colour.
         if value == value
     ]
     parts.append('</g><g class="value">')
     for value, x, y in cells:
         if value != value:
             parts.append(f'<circle class="unknown" cx="{x + cell / 2:.1f}" cy="{y + cell / 2:.1f}" r="1.2"/>')
+        # In a map of many columns there is no room for numbers.
         elif count <= _MAX_NUMBERS:
             strong = ' class="strong"' if value > 0.5 else ""
             parts.append(f'<text{strong} x="{x + cell / 2:.1f}" y="{y + cell / 2 + 3.5:.1f}">{_two_digits(value)}</text>')

@@ -103,6 +103,7 @@ def cross_table(of: CrossTable) -> str:
 
 def _crossed(of: CrossTable, counts: FloatArray) -> str:
     """Return cells whose colour goes by their counts; each carries its names, for pages too narrow for the table."""
+    # Cells that stand for several values would make all others pale.
     most = max(float(counts[of.single].max(initial=0.0)), 1e-9)
     heads = "".join(f'<th scope="col" class="n">{_head(head)}</th>' for head in of.heads)
     names = "".join(f'<th scope="col" rowspan="2">{text(name)}</th>' for name in of.rows)
@@ -157,6 +158,7 @@ def pairs(of: Maps) -> str:
             "themselves is not in it."
         )
     drawn = []
+    # Of two columns a map would say no more than the line below.
     if len(of.names) > 2:
         for title, values in (
             ("Released tables", of.released), ("Synthetic table", of.synthetic), ("Protected table, not private", of.raw),

@@ -186,6 +186,7 @@ def _of_times(edges: Sequence[str]) -> Axis:
     first, span = moments[0], moments[-1] - moments[0]
     places = np.asarray([(moment - first) / span for moment in moments])
     choices: list[Ticks] = []
+    # From the finest that there may be room for to the coarsest; the chart takes the first that fits.
     for step in _STEPS:
         if span / step <= _MOST_TICKS:
             choices.append([((t - first) / span, _written(t, step, span)) for t in _every(first, moments[-1], step)])

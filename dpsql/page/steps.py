@@ -69,6 +69,7 @@ def chart(of: Fine) -> str:
         line = float(y(np.asarray([at]))[0])
         parts.append(f'<line class="grid" x1="{left:.1f}" x2="{WIDTH - 2}" y1="{line:.1f}" y2="{line:.1f}"/>')
         parts.append(label_at(left - 5, line + 3.5, shown, "end"))
+    # Declared bins are an area, since what was released are these; fine bins are drawn over them as lines.
     if released is not None:
         bins = left + wide * cut.bins
         parts.append(f'<path class="bar" d="{path(bins, y(released))}V{base}H{bins[0]:.1f}Z"/>')

@@ -81,6 +81,7 @@ def describe(column: Column) -> str:
     if main is None or not main.size:
         return f"{column.name}: no counts."
     single = main.copy()
+    # The bar of all other values is no value: it is not the largest.
     if column.others:
         single[len(main) - column.special - 1] = -np.inf
     top = int(np.argmax(single))
@@ -236,12 +237,14 @@ def _lying(column: Column) -> str:
     def some(values: FloatArray | None) -> FloatArray | None:
         return None if values is None else values[shown]
 
+    # Bands count for the scale as well.
     low, high = _extent(
         some(column.released), _plus(some(column.released), some(column.half_width)), some(column.synthetic), some(column.raw)
     )
     counts = [_marks(column, i) for i in shown]
     numbers = [number(point if point is not None else bar) for bar, point, _, _ in counts]
     rest, more = "", 0
+    # One of them may be a group already, of so many values.
     if together:
         more = column.others + len(together) - (column.others > 0)
         rest = number(float(column.main[together].sum())) if column.main is not None else "–"

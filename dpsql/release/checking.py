@@ -77,6 +77,7 @@ def check_manifest(item: Mapping[str, Any]) -> None:
     texts = ("release", "source", "operation", "query", "sha256")
     _require(all(isinstance(item[name], str) for name in texts))
     _require(isinstance(item["charge"], dict) and isinstance(item.get("parameters", {}), dict))
+    # Looked at as texts first: a number with a huge exponent would take hours to read.
     check_numbers(item["charge"])
     for name in ("epsilon", "delta", "rho"):
         _require(0 <= Fraction(str(item["charge"].get(name, 0))) < 1 << 64)
@@ -152,12 +153,14 @@ def _check_fine(item: Mapping[str, Any]) -> None:
     _require(all(isinstance(column, list) and len(column) == 3 for column in columns))
     positions = [column[0] for column in columns]
     _require(_ascending(positions, len(domain)) and all(domain[i]["kind"] in ("numeric", "temporal") for i in positions))
+    # Scales of a level each, no more levels than a grid may have.
     for position, mechanism, scales in columns:
         deepest = grid.DEEPEST if domain[position]["kind"] == "temporal" else grid.DEPTH
         _require(mechanism in ("gaussian", "laplace") and isinstance(scales, list) and 1 <= len(scales) <= deepest)
         _require(all(isinstance(text, str) for text in scales))
         check_numbers(scales)
         _require(all(0 < Fraction(text) < 1 << 64 for text in scales))
+    # Without a fine histogram automatic bins could never be cut.
     _require({i for i, attribute in enumerate(domain) if attribute.get("automatic")} <= set(positions))
 
 
@@ -175,6 +178,7 @@ def _domain(item: object) -> Domain:
     _require(isinstance(item, list) and len(item) <= 100_000)
     assert isinstance(item, list)  # noqa: S101 -- for the type checker
     for attribute in item:
+        # Names and types become SQL text: only what dpsql writes itself goes on.
         _require(isinstance(attribute, dict) and {"name", "sql_type", "kind"} <= attribute.keys() <= _ATTRIBUTE)
         _require(all(isinstance(attribute[name], str) for name in ("name", "sql_type", "kind")))
         _require(attribute["kind"] in ("categorical", "numeric", "temporal") and attribute.get("outside", "clamp") in OUTSIDE)
@@ -188,6 +192,7 @@ def _domain(item: object) -> Domain:
         parsed = sqltypes.parse(attribute["sql_type"])
         _require(parsed.family != "other" and _fits(attribute["kind"], parsed.family, categories))
         edges = attribute.get("edges", [])
+        # Moments are compared as numbers: texts sort otherwise.
         if attribute["kind"] == "temporal":
             edges = [sqltypes.steps_of(parsed, edge) for edge in edges]
         _require(attribute["kind"] == "categorical" or len(edges) >= 2)

@@ -56,11 +56,13 @@ def as_statistics(
         "sizes": plan.domain.sizes, "mechanism": plan.mechanism, "total": total, "domain": plan.domain,
         "parameters": plan.parameters, "values": values, "fine": histograms(plan, refinement),
     }
+    # Queries, drawn and open releases have no tables of a domain: integers in blocks.
     if plan.listed or plan.blocks is not None:
         pieces = (flat,) if plan.valued else tuple(np.split(flat, np.cumsum(plan.lengths)[:-1]))
         blocks = pieces if places is None else (places[0], places[1], flat)
         scales = {clique: float(scale) for clique, scale in zip(plan.cliques, plan.scales[:count], strict=False)}
         return Statistics(tables={}, scales=scales, blocks=blocks, **common)
+    # Tables first, then the coarse ones, which were measured in a second round.
     first = int(plan.table_lengths.sum())
     tables = shaped(plan, flat[:first])
     second = _coarse(plan, tables, flat[first:]) if plan.coarse else CoarseTables()

@@ -15,7 +15,7 @@ from dpsql.rules.effects import places, together
 from dpsql.rules.grammar import stored
 from dpsql.rules.reasoning import single_valued
 from dpsql.running.machine import VARIABLE, memory_mb
-from dpsql.tables.counting import plan as counting_plan
+from dpsql.tables.counting import roads
 
 ASSUMED_ROWS = 100_000
 DRAWING = "sampling and writing"
@@ -57,7 +57,7 @@ def measuring(plan: Plan, rows: int) -> dict[str, Part]:
     count = Part(4e-9 * rows * tables + 1e-7 * counted + 2e-5 * tables, 2e-5 * counted + 1e-3 * tables)
     if not plan.listed and plan.blocks is None:  # streamed: what is encoded is counted at once
         encode = Part(0.1 + 1e-4 * columns)
-        seconds, megabytes = counting_plan.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain))
+        seconds, megabytes = roads.estimate(plan.domain.sizes, plan.cliques, rows, encode=codes.nanoseconds(plan.domain))
         count = Part(seconds, megabytes, _stored_mb(plan, rows))
     if plan.linked is not None:
         encode, count = _linked(plan.linked, rows)
@@ -95,6 +95,7 @@ def drawing(plan: Plan, rows: int) -> dict[str, Part]:
         return {}
     method = methods.get(plan.method)
     sizes = plan.domain.sizes
+    # Without rows a forecast is that of the fit alone: the difference is the drawing.
     seconds, megabytes = method.forecast(sizes, 0, plan.options, rows)
     more_seconds, more_megabytes = method.forecast(sizes, rows, plan.options, rows)
     return {

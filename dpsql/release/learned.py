@@ -202,11 +202,13 @@ def _resolved(measure: Measure, bounds: Sequence[Learned]) -> Measure:
     for variable in measure.variables:
         if variable.learned is not None:
             bound = bounds[variable.learned]
+            # Trees reach over the whole range that was seen; sums are clamped where that costs less than the noise.
             lower, upper = bound.range if measure.kind == "tree" else bound.sums
             variable = replace(variable, lower=lower, upper=upper, learned=None)
         variables.append(variable)
     first, grid = variables[0], measure.grid
     if len(variables) == 1 and first.whole and measure.kind in ("moments", "scaled"):
+        # Of whole numbers within small bounds the grid can be a multiple of them: then nothing is rounded.
         power = int(first.magnitude) if measure.kind == "scaled" else int(first.span) ** measure.degree
         grid = power * (grid // power) if 0 < _FINE * power <= grid else grid
     return replace(measure, variables=tuple(variables), grid=grid)

@@ -128,6 +128,7 @@ class LinkedTable:
             "domain": self.domain.to_json(),
             "rules": list(self.rules),
             "checks": list(self.checks),
+            # Fields that came later are written where they say something: older releases keep their hash.
             **({} if self.order is None else {"order": self.order}),
             **({"across": list(self.across)} if self.across else {}),
             **({"counted": list(self.counted)} if self.counted else {}),
@@ -272,6 +273,7 @@ class LinkedPlan:
         """
         _require(isinstance(item, dict) and set(item) - {"independent"} == {"weight", "tables", "blocks"})
         _require(item.get("independent", True) is True)
+        # Sizes first: nothing large is built from a file that is not dpsql's.
         _require(isinstance(item["tables"], list) and 2 <= len(item["tables"]) <= MOST_TABLES)
         _require(isinstance(item["blocks"], list) and 1 <= len(item["blocks"]) <= MOST_BLOCKS)
         blocks = []
@@ -308,6 +310,7 @@ class LinkedPlan:
         names = [column.name for column in table.columns]
         _require(len({name.lower() for name in names}) == len(names))
         _require(all(sqltypes.parse(c.sql_type).text == c.sql_type and isinstance(c.required, bool) for c in table.columns))
+        # Keys and links become new numbers in the copy: they have no domain, all other columns have one.
         own = {*table.keys, *([] if table.link is None else [table.link])}
         _require(all(sqltypes.parse(c.sql_type).family in NUMBERED for c in table.columns if c.name in own))
         types = {column.name: column.sql_type for column in table.columns}
@@ -315,6 +318,7 @@ class LinkedPlan:
         _require(set(names) - own == set(table.domain.names) and not own & set(table.domain.names))
         _require(all(types[a.name] == a.sql_type for a in table.domain.attributes))
         _require(len(table.rules) <= MOST_RULES and set(table.checks) <= set(table.rules))
+        # Rules are kept in the one form in which they are written: any other text was put there by somebody else.
         for text in table.rules:
             rule = stored(text)
             _require(rule.text == text and set(rule.columns) <= set(table.domain.names))
@@ -326,6 +330,7 @@ class LinkedPlan:
         if table.order is not None:
             _require(place > 0 and table.order in table.domain.names)
             _require(can_order(table.domain.attributes[table.domain.names.index(table.order)]))
+        # The root hangs on nothing; from here on tables that do.
         if place == 0:
             _require(table.parent is None and table.link is None and table.referred is None and table.most == 1)
             return

@@ -163,6 +163,7 @@ class Plan:
         drawn = {} if self.blocks is None and not self.open else {
             "blocks": None if self.blocks is None else list(self.blocks), "parameters": dict(self.parameters), "open": self.open,
         }
+        # What a release does not have is left out: plans of older versions stay the texts that the ledger knows.
         return {
             **drawn,
             **({"sparse": True, "parameters": dict(self.parameters)} if self.sparse else {}),

@@ -220,6 +220,7 @@ def cut_edges(
             edges.append(None)
             continue
         marks = cutting.marks(histogram(plan, column, own), attribute.values, noise)
+        # Where the number of bins is promised, the widest are parted until there are so many.
         if exact:
             marks = cutting.filled(marks, column_grid(plan, column), attribute.values)
         edges.append(_edges(attribute, marks.tolist(), exact=exact))
@@ -238,6 +239,7 @@ def _edges(attribute: Attribute, marks: Sequence[float], *, exact: bool) -> tupl
         inner = [mark if mark < float(last) else _before_last(parsed, float(last)) for mark in marks]
         inner = [mark for mark in inner if float(first) < mark < float(last)]
     edges = without_empty_bins(parsed, [first, *inner, last])
+    # A plan that has to have so many bins keeps the declared ones.
     if exact and len(edges) - 1 != attribute.values:
         return attribute.edges
     return tuple(edges)

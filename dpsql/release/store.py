@@ -95,6 +95,7 @@ class Release:
         plan, method = self.planned, methods.of(self.planned.method)
         if method is None:
             return
+        # Options of a later version are unknown here, and are refused by name instead of by a method that stumbles over them.
         options = {name: value for name, value in plan.options.items() if name in method.options}
         if options.keys() != plan.options.keys():
             raise ReleaseError(f"{self.path}: options that {method.name} does not have")
@@ -185,9 +186,11 @@ def check_space(context: Context, database: str, store: Path, plan: Plan) -> Non
         A disk has too little space.
     """
     most = plan.cells if plan.linked is None else plan.linked.most_cells
+    # Of sparse and listed releases the plan does not say how long they are.
     cells = min(most, _LISTED) if plan.sparse else max(_LISTED, most) if plan.valued else most
     needed = _SPARE + 20 * cells + 2 * len(json.dumps(plan.to_json()))
     path = context.database_path(database)
+    # The store for the release, the folder of the database for its ledger entries.
     for folder, least in ((store, needed), (None if path is None else path.parent, _SPARE)):
         free = None if folder is None else shutil.disk_usage(folder).free
         if free is not None and free < least:

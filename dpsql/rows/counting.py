@@ -74,6 +74,7 @@ def move(linked: LinkedPlan, drawn: list[Drawn], place: int, order: Places) -> N
     orders = {place: order}
     for table in linked.below(place):
         above = orders[linked.shape.parent(table)]
+        # Where each row of the table above stands now.
         now = np.empty(len(above), np.int64)
         now[above] = np.arange(len(above))
         parents = now[drawn[table].parent]
@@ -149,6 +150,7 @@ class Counting:
             return
         for number, rule in enumerate(self._rules):
             _Settling(self, family, number, rule.exactly, rng).run()
+        # Families have taken their rows in any order: rows of one parent stand together again.
         order, kept = family.order()
         rows = drawn[self._place]
         codes = rows.codes.copy()
@@ -259,6 +261,7 @@ class _Settling:
         surplus = self._surplus()
         left = self._copied(surplus, np.arange(len(surplus)), counted=False)
         self._family.kept[surplus[left]] = False
+        # At most one: what is surplus has been mended or given up, and nothing can be lacking.
         if not self._exactly:
             return
         lacking = self._lacking()
@@ -386,6 +389,7 @@ class _Settling:
             some, known = np.flatnonzero(self._keys[rows] == key), donors[keys[donors] == key]
             if not known.size:
                 continue
+            # Enough to find an alike one; all of them would take long.
             if len(known) > _MOST_DONORS:
                 known = self._rng.choice(known, _MOST_DONORS, replace=False)
             columns = [0, *(1 + self._rng.permutation(width - 1)[:_KEYS])]

@@ -179,6 +179,7 @@ def bounds(attribute: Attribute) -> tuple[list[str], list[str]]:
     if grid is None:
         texts = [repr(float(edge)) for edge in attribute.edges]
         return texts[:-1], texts[1:]
+    # The last bin ends with a value of its own, every other one with the first value of the next.
     inside = [min(value, parsed.high) for value in [*grid[:-1], grid[-1] - 1]]
     texts = [sqltypes.unit_text(parsed, value) for value in inside]
     return texts[:-1], texts[1:]

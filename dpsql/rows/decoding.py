@@ -152,9 +152,11 @@ def _task(
 
 def _batches(blocks: Iterable[Codes], width: int, row_bytes: int) -> Iterator[list[Codes]]:
     """Yield row groups, as many together as are written with one statement; the rows decide, not the number of cores."""
+    # Row groups of bounded memory, as DuckDB writes them best.
     rows = _ROW_GROUP
     while rows > 1024 and rows * row_bytes > _GROUP_BYTES:
         rows //= 2
+    # Several groups a statement keep all threads busy, as far as memory allows.
     together = max(threads(), min(_MOST_GROUPS, _STATEMENT_BYTES // (rows * max(row_bytes, 1))))
     batch: list[Codes] = []
     for group in _groups(blocks, width, rows):

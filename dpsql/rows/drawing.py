@@ -229,6 +229,7 @@ def check_target(context: Context, name: str) -> str:
         list(parts),
     ).fetchone()
     comment = str(row[0] or "") if row else ""
+    # Only what dpsql wrote may be replaced: its comment says so.
     if row is not None and not comment.startswith(_MADE):
         raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
     return comment
@@ -281,6 +282,7 @@ def of_purchase(context: Context, ledger: Ledger, name: str, purchase: Purchase 
             f"release = {name!r}: it is charged and not finished; the call that began to buy it finishes it, without another "
             "charge (FROM dp_ledger() shows its source and parameters)"
         )
+    # A process may have died between the charge and this: publishing again does no harm.
     path = identity.path_of(context.store(ledger.books.database), name, purchase.charge["hash"])
     release.publish(identity.draft_of(path, str(purchase.contents)), path)
     return release.read(context.cursor, path, str(purchase.contents), purchase.plan)

@@ -90,6 +90,7 @@ def identity(sql_type: str, number: int) -> str:
         return sqltypes.step_text(parsed, number)
     if parsed.family == "uuid":
         return str(uuid.UUID(int=number))
+    # Types of few values repeat themselves: units share an identity then.
     members = ("false", "true") if parsed.family == "boolean" else parsed.members
     if members:
         return members[(number - 1) % len(members)]

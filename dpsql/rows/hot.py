@@ -41,6 +41,7 @@ def mended(
     others = [position for position in range(len(domain.sizes)) if position not in mender.positions][:_COMPARED]
     for block in blocks:
         codes, single = codes_of(block, domain, mender.positions)
+        # The other attributes are only compared, so that a repair takes from rows that are alike.
         codes[:, others] = codes_of(block, domain, others)[0][:, others]
         arrays: Columns = {}
         for position in mender.positions:

@@ -163,6 +163,7 @@ def _regroup(
             raise ValueError(f"block of shape {block.shape}: (rows, {width}) is required")
         for start in range(0, len(block), _PART_ROWS):
             piece = block[start : start + _PART_ROWS]
+            # Full: what would not fit begins the next block.
             if length and length + len(piece) > _PART_ROWS:
                 yield np.concatenate(waiting).astype(dtype, copy=False)
                 waiting, length, yielded = [], 0, True

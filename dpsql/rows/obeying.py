@@ -172,6 +172,7 @@ class Mender:
         lost = np.zeros(0, np.intp)
         for group in self._groups:
             obeys, beside = group.obey(block), np.zeros(0, np.intp)
+            # One-hot rows may hold no value or several of a column: rules speak of those with one value of each.
             if single is not None:
                 beside = np.flatnonzero(group.partly_broken(block, single))
                 obeys |= ~single[:, group.positions].all(axis=1)
@@ -179,9 +180,11 @@ class Mender:
             if not broken.size and not beside.size:
                 continue
             donors = np.flatnonzero(obeys if single is None else obeys & single[:, group.positions].all(axis=1))
+            # Where what stays as it is leaves no possible row, nothing can be repaired.
             if group.fixed:
                 hopeless = group.hopeless(block, broken)
                 lost, broken = np.concatenate([lost, broken[hopeless]]), broken[~hopeless]
+            # From the mildest change of rows to the strongest.
             broken = group.redraw(block, group.rearrange(block, broken, donors, rng), rng)
             broken = np.concatenate([group.exchange(block, broken, donors, compared, rng), beside])
             if broken.size and group.fixed:
@@ -213,6 +216,7 @@ class Mender:
         good = np.flatnonzero(group.obey(spare)) if len(spare) else np.zeros(0, np.intp)
         if good.size:
             return spare, good
+        # Codes alone show that no row can obey.
         never = group.choices is not None and group.choices.barren.all()
         for _ in range(0 if never else _MADE_UP_TIMES):
             pool = self._made_up(group, rng)

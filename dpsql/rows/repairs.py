@@ -126,6 +126,7 @@ class Group:
             for position, arrays in fresh.items():
                 block.put(position, rows, block.codes(position)[rows], {name: array[good] for name, array in arrays.items()})
             broken = broken[~good]
+            # Hardly any hit: more redraws would not bring many.
             if turn + 1 >= _FEWEST_REDRAWS and good.mean() < _LEAST_SHARE:
                 break
         return broken
@@ -202,6 +203,7 @@ class Group:
         theirs = [block.codes(position)[candidates].astype(np.int64) for position in self.positions]
         near, best = codes.near(block), np.zeros(candidates.shape)
         column = np.zeros(candidates.shape, np.int64)
+        # The row gets a code with which an exchange may be found; what it leaves must suit the other one.
         for axis in range(len(self.free)):
             after = tuple(there if a == axis else here for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))
             behind = tuple(here if a == axis else there for a, (here, there) in enumerate(zip(mine, theirs, strict=True)))

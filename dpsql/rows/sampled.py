@@ -42,6 +42,7 @@ def blocks_of(
     seed : int or None
         The same seed gives the same rows; None is a fixed seed of the release.
     """
+    # The same release, seed and number of rows give the same rows, whatever was drawn before.
     own = [seed or 0, int(hashlib.sha256(bought.identifier.encode()).hexdigest()[:16], 16)]
     rng = np.random.default_rng(own)
     blocks = _sampled(bought, model, size, rng)

@@ -41,6 +41,7 @@ def schema_name(context: Context, name: str) -> tuple[str, str]:
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise ArgumentError("into_schema", name, 'the name of a schema is required: synth, census.synth or "odd name"')
     database, schema = [context.database][: 2 - len(parts)] + parts
+    # Folded names, since DuckDB does not tell cases apart.
     known = {fold(attached): attached for attached in context.databases()}
     if fold(database) not in known:
         raise ArgumentError("into_schema", name, f"there is no database {database!r}; ATTACH it, or name the schema alone")

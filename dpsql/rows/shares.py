@@ -55,6 +55,7 @@ class _Part:
             above, parent = table.parent or 0, drawn[t].parent
             self._children.append(np.bincount(parent, minlength=len(drawn[above].codes)))
             own = self._shape.tables[t]
+            # Each table measured by itself counts rows, not units.
             self._groups.append(own.group_of(self._children[t]) if own.groups else self._groups[above][drawn[above].parent])
             among = np.ones(1) if linked.independent else np.maximum(self._children[t], 1)
             self._weights.append((self._weights[above] / among)[parent])
@@ -91,6 +92,7 @@ class _Part:
         if block.kind == "pair":
             return _summed(shape, self._weights[t], *group, self._codes((t, i)), self._codes((u, j)))
         if block.kind == "across":
+            # Up to the row above, table by table.
             at = np.arange(len(self._drawn[u].codes))
             for step in reversed(self._shape.path(u)[self._shape.path(u).index(t) + 1 :]):
                 at = self._drawn[step].parent[at]
@@ -119,6 +121,7 @@ class _Part:
         first, before, after, families = self._lines[t]
         if block.kind == "first":
             return _summed(shape, self._above(t)[rows.parent[first]], self._codes((t, i))[first])
+        # A family of n rows has n - 1 pairs of neighbours, which share its weight.
         whose = rows.parent[before]
         weights = self._above(t)[whose] / np.maximum(families[whose] - 1, 1)
         if block.kind == "next":

@@ -52,6 +52,7 @@ class Tally:
         tables: dict[Clique, FloatArray] = {clique: np.zeros([sizes[i] for i in clique]) for clique in cliques}
         for start in range(0, len(cliques), _BATCH):
             batch = cliques[start : start + _BATCH]
+            # Many small tables in one statement cost one pass over the rows.
             queries = [self._query(position, clique) for position, clique in enumerate(batch)]
             union = exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
             fetched = guarded(self._cursor, union.sql(dialect="duckdb")).fetchnumpy()

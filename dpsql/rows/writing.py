@@ -105,6 +105,7 @@ def write(
             with visible(cursor, frames):
                 sink.add(cursor, " UNION ALL ".join(f"({select(name)})" for name in FRAMES[: len(frames)]), frames)
             done += sum(map(len, frames))
+            # Before the next frames are drawn: else two statements' rows would be in memory.
             del frames
 
 

@@ -69,6 +69,7 @@ def _zeros(cursor: duckdb.DuckDBPyConnection, linked: LinkedPlan) -> list[_Zeros
             shown = effect(cursor, rule, joined.domain)
             if shown.impossible is not None:
                 zeros.append(_ordered([columns[position] for position in shown.positions], shown.impossible, rows))
+        # Rules that share columns may forbid together what none of them forbids alone.
         for some in together(rules) if table.parent is not None else ():
             zeros += _barren(cursor, linked, place, some, joined.domain, columns)
     return zeros

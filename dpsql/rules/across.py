@@ -167,6 +167,7 @@ def joined(rules: Sequence[Across], own: Domain, above: Mapping[str, Domain]) ->
             continue
         position = {known: at for at, known in enumerate(above[table].names)}[name]
         called = f"{table}.{name}"
+        # A column of the own table may be called like that.
         while fold(called) in used:
             called += "_"
         used.add(fold(called))

@@ -44,6 +44,7 @@ def contradicting(cursor: duckdb.DuckDBPyConnection, rules: Sequence[Rule], doma
     positions = sorted({position for rule in rules for position in places(rule, domain)})
     cuts = _constants(rules)
     attributes = [_cut(domain.attributes[position], cuts) for position in positions]
+    # A rule holds where it is NULL, so rows of NULL obey nearly anything: unless a rule is about NULL they prove nothing.
     speaks_of_null = any(_speaks_of_null(rule.tree) for rule in rules)
     cells = possible(cursor, rules, attributes)
     if cells is None:
@@ -101,6 +102,7 @@ def _cut(attribute: Attribute, constants: Sequence[exp.Literal]) -> Attribute:
             value = float(node.name) if not node.is_string else math.nan
         except (ValueError, OverflowError):
             continue
+        # A constant may stand beside a minus, which is a node of its own.
         for signed in (value, -value):
             after = signed + 1.0 if parsed.family == "integer" else math.nextafter(signed, math.inf)
             numbers |= {signed, after}

@@ -59,6 +59,7 @@ def together(rules: Sequence[Rule]) -> list[list[Rule]]:
     for rule in rules:
         names, members = set(rule.columns), [rule]
         apart = []
+        # A rule joins all groups that it shares a column with.
         for known, some in groups:
             if known & names:
                 names, members = names | known, [*some, *members]
@@ -80,6 +81,7 @@ def effect(cursor: duckdb.DuckDBPyConnection, rule: Rule, domain: Domain) -> Eff
     if not (may & MAY_FALSE).any():
         return Effect(ALWAYS, positions)
     impossible = may == MAY_FALSE
+    # Zeros of three columns and more are left to the check of rows.
     return Effect(TABLES, positions, impossible) if len(positions) <= 2 and impossible.any() else Effect(ROWS, positions)
 
 

@@ -193,6 +193,7 @@ def _parsed(text: str) -> exp.Expression:
         again = render(tree)
     except (SqlglotError, RecursionError):
         again = ""
+    # A tree that cannot be written again could not be stored.
     if not again or len(again) > 4 * LONGEST:
         _refuse(text, "cannot be written as DuckDB SQL; write it more plainly")
     return tree
@@ -208,6 +209,7 @@ def expression_of(text: str) -> exp.Expression:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST or "\0" in text:
         raise ArgumentError("rule", text, f"a boolean expression of up to {LONGEST} characters is required, e.g. 'a <= b'")
     try:
+        # In brackets and with a line break: the text can neither close the statement nor comment the rest away.
         statements = [statement for statement in sqlglot.parse(f"SELECT ({text}\n)", dialect=StrictDuckDB) if statement is not None]
         select = statements[0] if len(statements) == 1 else None
     except (SqlglotError, RecursionError):

@@ -198,6 +198,7 @@ def _ordered(kind: type[exp.Expression], left: Term, right: Term) -> Outcomes:
     less, more = left.low < right.high, left.high > right.low
     overlap = (left.low <= right.high) & (right.low <= left.high)
     same = (left.low == left.high) & (right.low == right.high) & (left.low == right.low)
+    # For each comparison: where it may be true, and where it may be false.
     may = {
         exp.LT: (less, left.high >= right.low),
         exp.LTE: (left.low <= right.high, more),

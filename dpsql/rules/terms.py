@@ -106,6 +106,7 @@ def column_term(attribute: Attribute, axis: int, axes: int) -> Term | None:
     bounds = _bounds(attribute, parsed)
     if bounds is None:
         return None
+    # Codes behind the values, NULL among them, have no bounds: zero stands there, and is not looked at.
     rest = attribute.size - attribute.values
     shape = [1] * axes
     shape[axis] = attribute.size
@@ -136,6 +137,7 @@ def _bounds(attribute: Attribute, parsed: SqlType) -> list[tuple[float, float]] 
             return None
     grid = sqltypes.grid(parsed, attribute.edges)
     if grid is None:
+        # Real numbers: a bin ends just below the next one's start.
         edges = [float(edge) for edge in attribute.edges]
         if parsed.text == "FLOAT":
             first, last = sqltypes.float32_bounds(edges)
@@ -167,6 +169,7 @@ def term(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
     if type(node) in (exp.Add, exp.Sub):
         return _sum(node, columns, axes)
     function = called(node)
+    # Days alone: of other units a difference depends on where in the unit the moments lie.
     if function is not None and function.name == "date_diff" and len(node.expressions) == 3:
         unit, start, end = node.expressions
         if type(unit) is exp.Literal and unit.name.lower() == "day":
@@ -234,6 +237,7 @@ def _sum(node: exp.Expression, columns: Mapping[str, Term | None], axes: int) ->
         right = replace(right, low=right.low * _DAY, high=right.high * _DAY)
     elif left.kind != "number" or right.kind != "number" or left.single or right.single:
         return None
+    # Subtracting exchanges the ends.
     ends = (right.low, right.high) if sign > 0 else (-right.high, -right.low)
     total = replace(
         left, low=_added(left.low, ends[0], -1), high=_added(left.high, ends[1], 1), null=left.null | right.null,

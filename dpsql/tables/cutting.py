@@ -127,6 +127,7 @@ def weights(histogram: Histogram) -> FloatArray:
     median = middle[int(np.searchsorted(np.cumsum(counts), total / 2.0))]
     spread = counts * np.abs(middle - median)
     share: FloatArray = counts / total
+    # Bins are for counts and for means: far from the median a row moves the mean more.
     if spread.sum() > 0.0:
         share = (1.0 - SPREAD) * share + SPREAD * spread / spread.sum()
     return share

@@ -209,6 +209,7 @@ def _continued(histogram: Histogram, deviation: float) -> Histogram:
     low = np.concatenate([histogram.low[:behind], marks])
     high = np.concatenate([histogram.high[:behind], marks[1:], histogram.high[-1:]])
     rest = np.append(rows, 0.0)
+    # The tail reaches the bound itself: there is nothing behind it.
     if marks[-1] == histogram.high[-1]:
         low, high, rest = low[:-1], high[:-1], rows
     counts, raw = (np.concatenate([column[:behind], rest]) for column in (histogram.counts, histogram.raw))

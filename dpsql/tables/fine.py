@@ -90,6 +90,7 @@ def next_cells(grid: Grid, level: int, cells: Cells, released: IntArray, scale: 
     wide = cells.behind - cells.first > 1
     limit = _limit(scale, mechanism)
     open_ = np.flatnonzero(wide & (released > limit))
+    # So that a release stays of bounded size; the fullest cells gain most by parts.
     if open_.size > MOST_OPEN:
         largest = np.lexsort((open_, -released[open_]))[:MOST_OPEN]
         open_ = np.sort(open_[largest])
@@ -311,6 +312,7 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
     best = [counts.copy() for _, counts in levels_]
     spread = [np.full(counts.size, variances[level]) for level, (_, counts) in enumerate(levels_)]
     below: list[tuple[FloatArray, FloatArray]] = []
+    # Upwards: a cell is known from its own count and from those of its parts.
     for level in range(len(levels_) - 1, 0, -1):
         cells = levels_[level][0]
         size = best[level - 1].size
@@ -321,6 +323,7 @@ def _least_squares(levels_: Sequence[tuple[Cells, FloatArray]], variances: Seque
         best[level - 1][parents] = weight * best[level - 1][parents] + (1.0 - weight) * total[parents]
         spread[level - 1][parents] *= weight
         below.append((total, variance))
+    # Downwards: what parts miss of their cell's estimate goes to those that are least certain.
     for level, (total, variance) in zip(range(1, len(levels_)), reversed(below), strict=True):
         parent = levels_[level][0].parent
         best[level] += (best[level - 1] - total)[parent] * spread[level] / variance[parent]
@@ -360,6 +363,7 @@ def _spikes(
 
     Where all rows are in a few cells that is as far as the grid can tell values apart, and no sign that they are one.
     """
+    # Relative to the largest bound, so that nothing overflows.
     largest = _largest(low[0], high[-1])
     several = high - low > 1.5 * unit
     reach = min(shown[1], float(high[-1])) / largest - max(shown[0], float(low[0])) / largest

@@ -243,6 +243,7 @@ def _nearly_fitted(start: FloatArray, rows: FloatArray, columns: FloatArray, tot
         _put(result, left, fitted, ~open_)
         if not open_.any():
             return result
+        # Tables that fit are done; the others go on.
         left = left[open_]
         fitted, a, b = np.maximum(_picked(fitted, open_), 0.0), _picked(a, open_), _picked(b, open_)
     _put(result, left, fitted, np.ones(left.size, bool))

@@ -109,6 +109,7 @@ def laid_out(
         numbers = scales.numbers
     else:
         numbers = np.asarray([scales[clique] for clique in tables.cliques], dtype=np.float64)
+    # Tables by the million have few scales.
     distinct, which = np.unique(numbers, return_inverse=True)
     variances = np.asarray([max(noise_variance(scale, mechanism), _SMALLEST_VARIANCE) for scale in distinct.tolist()])
     return Measured(sizes, tables, variances[which], list(tables.by_shape()))

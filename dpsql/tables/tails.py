@@ -50,6 +50,7 @@ def trimmed(statistics: Statistics) -> Statistics:
         cells[: attribute.values] = noise_cells(
             edges[:-1], edges[1:], known.counts(position)[: attribute.values], known.deviation(position)
         )
+        # A column all of whose bins are noise stays: there is no bin to put its rows in.
         if cells.any() and not cells[: attribute.values].all():
             joined[position] = _nearest(cells, attribute.values)
     return replace(statistics, tables=_joined(statistics, joined)) if joined else statistics

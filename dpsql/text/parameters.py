@@ -54,6 +54,7 @@ def filled(sql: str, params: Params | None) -> str:
     if sorted(set(names)) != sorted(map(str, known)):
         wants = ", ".join(dict.fromkeys(f"${name}" for name in names)) or "none"
         raise ArgumentError("params", sorted(map(str, known)), f"the text has {wants}: give a value for each, and no other")
+    # From the end, so that earlier places stay where they are.
     for start, end, name in reversed(places):
         sql = f"{sql[:start]}{literal_of(name, known[name])}{sql[end:]}"
     return sql

@@ -59,6 +59,7 @@ def aggregate(text: str, unit: str | None = None) -> str:
         return expression(text)
     name, arguments = read.name, expression(read.given)
     numbers = ", ".join(map(repr, read.quantiles))
+    # Names that only dpsql uses are written as the SQL that they stand for.
     if name == "count_units":
         name, arguments = "count", f"DISTINCT {unit or 'unit'}"
     elif name == "count_distinct":

@@ -13,9 +13,8 @@ from pairwise import in_turn
 
 from dpsql.engines.duckdb import counting
 from dpsql.engines.duckdb.counting import count_select, count_tables
-from dpsql.tables.counting import gram
-from dpsql.tables.counting import plan as counting_plan
-from dpsql.tables.counting.plan import Cliques, choose
+from dpsql.tables.counting import gram, roads
+from dpsql.tables.counting.roads import Cliques, choose
 
 ROADS = ("sql", "fold", "gram")
 SHAPES = [
@@ -38,9 +37,9 @@ def forced(road):
     def choose_it(sizes, asked):
         cliques = Cliques.of(asked)
         if road == "sql":
-            return counting_plan._sql(sizes, cliques)
-        hot = () if road == "fold" else tuple(i for i, size in enumerate(sizes) if size <= counting_plan._THRESHOLDS[-1])
-        return min(counting_plan._streams(sizes, cliques, hot), key=lambda work: work.seconds(counting_plan.NOMINAL_ROWS))
+            return roads._sql(sizes, cliques)
+        hot = () if road == "fold" else tuple(i for i, size in enumerate(sizes) if size <= roads._THRESHOLDS[-1])
+        return min(roads._streams(sizes, cliques, hot), key=lambda work: work.seconds(roads.NOMINAL_ROWS))
 
     with pytest.MonkeyPatch.context() as patch:
         if road is not None:
@@ -169,7 +168,7 @@ def test_an_error_within_the_rows_is_withheld():
 
 def test_groups_respect_their_budget():
     for budget in (1, 16, 256):
-        number, parts = counting_plan.groups([2, 300, 4, 3, 3, 1], budget)
+        number, parts = roads.groups([2, 300, 4, 3, 3, 1], budget)
         assert sorted(itertools.chain.from_iterable(parts)) == list(range(6))
         assert all(number[position] == group for group, part in enumerate(parts) for position in part)
         assert all(len(part) == 1 or np.prod([(2, 300, 4, 3, 3, 1)[i] for i in part]) <= budget for part in parts)

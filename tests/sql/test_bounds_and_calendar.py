@@ -16,7 +16,7 @@ from dpsql.domains.attributes import Attribute, Domain
 from dpsql.release.checking import check_readable
 from dpsql.release.plan import Plan
 from dpsql.tables.counting.fold import FoldCounter
-from dpsql.tables.counting.plan import Fold
+from dpsql.tables.counting.roads import Fold
 from dpsql.tables.flat import FlatTables
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from dpsql.engines.duckdb.counting import cell_index, count_tables
 from dpsql.errors import ArgumentError, DomainError, DpsqlError
-from dpsql.tables.counting.plan import MAX_CELLS, check_cliques
+from dpsql.tables.counting.roads import MAX_CELLS, check_cliques
 
 
 def table_of_codes(connection, codes, name="codes"):

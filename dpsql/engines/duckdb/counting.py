@@ -24,7 +24,7 @@ from dpsql.running.background import Background
 from dpsql.running.parallel import waited
 from dpsql.tables.counting.fold import Codes, FoldCounter
 from dpsql.tables.counting.gram import GramCounter
-from dpsql.tables.counting.plan import Cliques, Work, check_cliques, choose, folds
+from dpsql.tables.counting.roads import Cliques, Work, check_cliques, choose, folds
 from dpsql.tables.flat import FlatTables, cell_counts
 from dpsql.text.relation import identifier
 

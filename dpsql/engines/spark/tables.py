@@ -32,8 +32,8 @@ from dpsql.errors import DpsqlError
 from dpsql.numerics.arrays import Clique, IntArray
 from dpsql.tables.counting.fold import Fold
 from dpsql.tables.counting.gram import GramCounter
-from dpsql.tables.counting.plan import Cliques, check_cliques, folds, streamed
 from dpsql.tables.counting.products import columns
+from dpsql.tables.counting.roads import Cliques, check_cliques, folds, streamed
 from dpsql.tables.flat import FlatTables, cell_counts
 
 MOST_CELLS = 1 << 23
@@ -68,7 +68,7 @@ def count_select(session: Any, select: str, sizes: Sequence[int], cliques: Seque
     Raises
     ------
     ArgumentError, DomainError
-        See `dpsql.tables.counting.plan.check_cliques`.
+        See `dpsql.tables.counting.roads.check_cliques`.
     DpsqlError
         Spark failed, the reason is withheld; or a row has a code that is missing or none.
 

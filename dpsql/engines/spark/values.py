@@ -18,7 +18,7 @@ from dpsql.engines.spark.tables import DEFECT, cell_sql
 from dpsql.errors import DpsqlError
 from dpsql.noise.entropy import clamped
 from dpsql.numerics.arrays import Clique, IntArray
-from dpsql.tables.counting.plan import check_cliques
+from dpsql.tables.counting.roads import check_cliques
 
 
 def count_moments(

@@ -144,6 +144,7 @@ class AggregateSeeded:
         tuples = self.tuples(domain, chosen)
         upto = "at most " if tuples.percentile is not None else ""
         notes = [f"noise of a count, k = 1 to {len(scales)}: sigma {upto}{_listed(scales)}"]
+        # Beside its own noise the exact accounting shows that of the published one, to compare.
         if chosen["accounting"] == "exact":
             columns = len(domain.attributes)
             split = _split(epsilon, delta, chosen, _proportions(chosen, columns))

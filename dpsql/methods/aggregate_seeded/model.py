@@ -83,6 +83,7 @@ def estimated_rows(levels: Sequence[Level], index: TupleIndex) -> float:
         table = columns[:, 0] if k == 1 else index.tables_of(index.keys(level.attributes)) - first
         cells = np.asarray([end - start for start, end in zip(index.starts[first:behind], index.ends[first:behind], strict=True)])
         measured = np.bincount(table, minlength=behind - first)
+        # A table with an unmeasured cell sums to fewer rows than there are.
         complete = measured == cells
         weights.append(complete / (max(level.scale**2, _SMALLEST_VARIANCE) * cells))
         sums.append(np.bincount(table, weights=level.counts, minlength=behind - first))

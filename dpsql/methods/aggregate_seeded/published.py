@@ -103,6 +103,7 @@ class _Builder:
         singles, single_counts = reported[0]
         self.left[singles[:, 0]] = np.rint(single_counts * factor)
         self.factor = factor
+        # Records of one batch do not see each other: a batch is small against the rows there are to be.
         column_totals = np.bincount(self.columns, weights=self.left)
         size = int(column_totals.max(initial=0.0)) // _BATCHES + 1
         self.size = min(size, _LARGEST_BATCH, max(1, _CELLS // max(1, self.columns.size)))
@@ -120,6 +121,7 @@ class _Builder:
             if not active.size:
                 break
             records[active, self.columns[chosen]] = chosen
+        # Records to which nothing could be given are none.
         records = records[(records >= 0).any(axis=1)]
         if self.subtract:
             self._note(records)
@@ -177,6 +179,7 @@ class _Builder:
         joint.sort(axis=2)
         flat = joint.reshape(-1, k)
         columns = self.columns[flat]
+        # Two attributes of one column are no tuple.
         good = (columns[:, 1:] != columns[:, :-1]).all(axis=1)
         value, allowed = np.zeros(len(flat)), np.zeros(len(flat), dtype=np.bool_)
         places, known = self.counts.of(flat[good])

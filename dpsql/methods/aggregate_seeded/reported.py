@@ -91,6 +91,7 @@ def reported(levels: Sequence[Level], thresholds: Sequence[int], index: TupleInd
         kept = level.counts > threshold
         attributes, capped = level.attributes[kept], level.counts[kept]
         if k > 1:
+            # Only tuples of kept parts were counted, so every part is there.
             for part in index.subkeys(attributes):
                 capped = np.minimum(capped, counts[np.searchsorted(keys, part)]) if keys.size else capped
         keys, counts = index.keys(attributes), capped
@@ -108,6 +109,7 @@ def levels_of(statistics: Statistics, index: TupleIndex) -> tuple[tuple[Level, .
     for k in index.levels:
         first, behind = np.searchsorted(keys, index.level_keys(k))
         scale = Fraction(statistics.scales[index.cliques[index.first_tables[k - 1]]])
+        # Where rows have empty cells, noise depends on the bound of each level, which was bought with the release.
         if units is not None:
             scale = tuple_levels.level_scale(Fraction(units[k - 1]), int(bounds[k]))
         levels.append(Level(index.attributes(keys[first:behind], k), counts[first:behind], float(scale)))

@@ -96,6 +96,7 @@ def posterior_means(tau: FloatArray, margins: Sequence[tuple[FloatArray, FloatAr
     >>> [posterior_means(np.array([1 / 6]), [(coin, coin)], scale).round(3).tolist() for scale in (1e-6, 1e3)]
     [[0.5], [0.0]]
     """
+    # Priors of several widths: the one under which all pairs together are likeliest is used for each.
     priors = np.exp(-0.5 * np.square(_ANGLES / _WIDTHS[:, None]))
     priors /= priors.sum(axis=1, keepdims=True)
     both = np.concatenate((priors, priors * np.sin(_ANGLES))).T

@@ -142,6 +142,7 @@ class DpcopulaKendall:
         if epsilon <= 0:
             raise ArgumentError("epsilon", float(epsilon), "must be above 0")
         m, ratio = len(domain.attributes), Fraction(repr(self._checked(options)["ratio"]))
+        # The ratio is that of epsilon for margins to epsilon for correlations.
         first = epsilon * ratio / (ratio + 1) if m > 1 else epsilon
         margin = _scale(2 * m / first, epsilon)
         events = [LaplaceEvent(margin, 2.0, m)]
@@ -193,6 +194,7 @@ class DpcopulaKendall:
             raise ArgumentError("statistics", None, "a release of dpcopula_kendall with its number of rows is required")
         margins = [simplex_projection(block.astype(np.float64) / max(rows, 1)) for block in statistics.blocks[:m]]
         thresholds = tuple(special.ndtri(np.minimum(np.cumsum(shares)[:-1], 1.0)) for shares in margins)
+        # One column, or hardly any row: there is nothing that could be correlated.
         if m == 1 or rows < 2:
             return KendallModel(rows, thresholds, np.eye(m))
         scale = 2.0 * float(Fraction(statistics.parameters["scales"][1])) / (rows * FINE)

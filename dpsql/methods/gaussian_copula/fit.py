@@ -177,6 +177,7 @@ def targets(
         if min(stack.shape[1:]) < 2 or not len(pairs):
             continue
         free.scatter(tables, pairs, stack)
+        # A free column stands for the one that was left out as well: its cells count for both.
         stands = float((1 + free.skipped[pairs[0, 0]]) * (1 + free.skipped[pairs[0, 1]]))
         precise = stands / np.square(np.asarray(deviations, float))
         free.scatter(weights, pairs, np.broadcast_to(precise[:, None, None], stack.shape))

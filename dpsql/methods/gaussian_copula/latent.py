@@ -182,6 +182,7 @@ def calibrated(
     if not free.columns.size:
         return np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
     latent = _latent(tables, free)
+    # Without steps there is no fit: loadings are those of the latent correlations as they are.
     if schedule.steps:
         root, explained = _factors(latent, _rank(latent.values))
         scale = _scale(explained, shares, free)

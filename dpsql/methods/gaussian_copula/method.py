@@ -184,6 +184,7 @@ class GaussianCopula:
         free = FreeColumns.of(tables.sizes)
         bounded = np.clip(shares, _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
         loadings, offsets = calibrated(tables, free, bounded[free.columns], schedule_for(chosen["calibration_steps"], tables.sizes))
+        # Columns that are not free have utility zero, against which all others are measured.
         every = np.zeros((shares.size, loadings.shape[1]), np.float32)
         every_offset = np.zeros(shares.size, np.float32)
         every[free.columns], every_offset[free.columns] = loadings, offsets

@@ -170,6 +170,7 @@ def _draw_binary(model: _Model, latent: Float32, codes: AnyCodes, rng: np.random
         for i, against, offset in zip(model.binary[chunk], utilities, model.binary_offsets[chunk], strict=True):
             against += offset
             np.exp(against, out=against)
+            # The slope is told by the first rows: it only says how far to move a bound.
             part = np.minimum(against[:_SHORTEST_BLOCK], _LARGE).astype(np.float64)
             slope = length * float(np.mean(part / np.square(1.0 + part)))
             _random_odds(rng, odds)

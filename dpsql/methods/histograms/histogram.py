@@ -254,6 +254,7 @@ class HistogramMethod(ABC):
         for number in range(sets):
             share = rows // sets + (number < rows % sets)
             drawn = None if model.counts is None else model.counts[number]
+            # Counts of exactly so many rows are dealt out as they are, in random order; else rows are drawn by their shares.
             if drawn is not None and int(drawn.sum()) == share:
                 blocks = shuffled_rows(drawn, rng)
             else:

@@ -268,6 +268,7 @@ class _Descent:
         """Return what the covariances of groups add to the slopes: two thin products each."""
         targets = self.targets
         grouped: Float32 = targets.groups @ values
+        # Groups as deviations from their means: the products are covariances.
         grouped -= (grouped @ shares)[:, None]
         weighted: Float32 = grouped * shares
         residual: Float32 = weighted @ grouped.T

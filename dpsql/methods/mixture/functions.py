@@ -192,11 +192,13 @@ def sharpened(mixture: Mixture, targets: Targets, key: Key) -> Mixture:
             raised = mixture.values[blocks[y]] ** power
             raised /= raised.sum(axis=0)
             level = _closeness(keys, raised, whole)
+            # Sharper than the released table allows: this column stays as it was.
             if level > bound:
                 level = _closeness(keys, values[blocks[y]], whole)
             else:
                 values[blocks[y]] = raised
             closeness.append(level)
+        # The columns follow their key more closely now than was measured: the power before was the last right one.
         if float(np.mean(closeness)) > key.level:
             break
         best = values.copy()

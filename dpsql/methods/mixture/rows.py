@@ -165,6 +165,7 @@ def _class_columns(
 
     Values are put in random order within a class by sorting numbers made of class, 32 random bits and value.
     """
+    # Classes in random order make what systematic sampling rounds unbiased.
     order = rng.permutation(mixture.shares.size)
     counts = systematic(mixture.shares[order], rows, rng)
     order, counts = order[counts > 0], counts[counts > 0]

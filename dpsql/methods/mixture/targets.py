@@ -106,6 +106,7 @@ def targets(statistics: Statistics) -> Targets:
         for (i,), summed in _collapsed(counts, clique, 1):
             sums.add((blocks[i],), summed, precision * summed.size / counts.size)
             if len(clique) == 1:
+                # A table of one column says something of its own; sums of larger tables follow from the pairs.
                 singles.add((blocks[i],), summed, precision)
         for (i, j), summed in _collapsed(counts, clique, 2):
             pairs.add((blocks[i], blocks[j]), summed, precision * summed.size / counts.size)
@@ -138,6 +139,7 @@ def _coarse(statistics: Statistics, one_way: FloatArray, scale: float, strength:
         variance = max(noise_variance(coarse.scales[i, j], statistics.mechanism), _SMALLEST_VARIANCE)
         pairs.add((rows[i], rows[j]), np.asarray(table, float), 1.0 / variance)
     pairs, shares = pairs.symmetric(), groups @ one_way
+    # Dependence alone is compared: what the columns have of each group is told by the one-way shares.
     covariances = np.where(pairs.precisions > 0.0, pairs.means() / scale - np.outer(shares, shares), 0.0)
     weights = emphasis(scale * np.sqrt(pairs.precisions)).astype(np.float32) * _relative(pairs.precisions, scale, strength)
     return groups, covariances.astype(np.float32), weights

@@ -199,6 +199,7 @@ def cell_rows(cells: Cells, sizes: tuple[int, ...], fine: Sequence[FineValues], 
     p = len(fine)
     if p:
         factor = inverse_wishart_factor(cells.df, cells.covariance, rng)
+        # Of a cell of few rows the mean is uncertain, and is drawn so.
         errors = rng.standard_normal((len(cells.counts), p)) @ factor.T
         means = 0.5 + cells.means + errors / np.sqrt(np.maximum(cells.counts, 1.0))[:, None]
         low, high = np.array([values.low for values in fine]), np.array([values.high for values in fine])

@@ -32,12 +32,11 @@ from typing import Any
 
 import numpy as np
 
-from dpsql.domains.attributes import FINE, Domain
+from dpsql.domains.attributes import FINE, Attribute, Domain
 from dpsql.errors import ArgumentError
 from dpsql.mechanisms import moments
 from dpsql.methods.base import Contract, Counted, MeasurementPlan, Price, with_sets
 from dpsql.methods.modips.cells import Cells, cell_rows, fit_cells
-from dpsql.methods.modips.checks import check_columns, check_values
 from dpsql.methods.modips.fine_values import FineValues, fine_attribute, fine_values
 from dpsql.methods.modips.posterior import RowSource, binary_rows, normal_rows, redrawn
 from dpsql.methods.modips.statistics import (
@@ -51,12 +50,15 @@ from dpsql.methods.modips.statistics import (
     parts_of,
     shares_of,
 )
-from dpsql.methods.options import chosen_options, row_count
+from dpsql.methods.options import check_choices, chosen_options, is_number, is_whole, row_count
 from dpsql.methods.public_rows import HISTOGRAMS, PublicRows
 from dpsql.numerics.arrays import CodeArray, IntArray
 from dpsql.tables.statistics import Statistics
 
 _BLOCK = 250_000
+_BUDGETS = ("split", "joint")
+_THRESHOLDS = ("clamp", "truncate")
+_MAXIMUM_SETS = 1000
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ class Modips:
             limits = limits_of(kind, rows, scales)
             numbers = [numbers_of(kind, rows, block) for block in blocks]
             notes = _threshold_notes(kind, numbers, limits, chosen["threshold"])
+            # What is truncated is redrawn by `sample`, set by set.
             parameters = [*numbers] if chosen["threshold"] == "truncate" else [clamped(n, limits) for n in numbers]
         categorical = categorical_columns(domain)
         sizes = tuple(domain.sizes[i] for i in categorical)
@@ -272,10 +275,10 @@ class Modips:
     def _checked(self, domain: Domain, options: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in defaults; refuse unknown options and values, and columns that have no model."""
         chosen = chosen_options(self.options, options)
-        check_values(chosen)
+        _check_values(chosen)
         if not domain.attributes:
             raise ArgumentError("columns", [], "at least one column with a domain is required")
-        check_columns(domain.attributes)
+        _check_columns(domain.attributes)
         kind = kind_of(domain)
         if chosen["budget"] != "split" and kind != "normal":
             raise ArgumentError("budget", chosen["budget"], "is for one numeric column; leave it out (several columns: shares)")
@@ -284,6 +287,42 @@ class Modips:
         if chosen["shares"] != "auto" and kind != "mixed":
             raise ArgumentError("shares", chosen["shares"], "is for several columns; leave it out")
         return chosen
+
+
+def _check_values(chosen: Mapping[str, Any]) -> None:
+    """Refuse an option that is none of those allowed."""
+    sets = chosen["sets"]
+    if not is_whole(sets, 1, _MAXIMUM_SETS):
+        raise ArgumentError("sets", sets, f"a whole number from 1 to {_MAXIMUM_SETS} is required")
+    check_choices(chosen, {"budget": _BUDGETS, "threshold": _THRESHOLDS})
+    shares = chosen["shares"]
+    if isinstance(shares, str) and shares == "auto":
+        return
+    expected = "'auto' or three numbers from 0.001 to 1000: relative shares of counts, sums and moments, e.g. [0.25, 0.5, 0.25]"
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != 3:
+        raise ArgumentError("shares", shares, expected)
+    if not all(is_number(share, 0.001, 1000) for share in shares):
+        raise ArgumentError("shares", list(shares), expected)
+
+
+def _check_columns(attributes: Sequence[Attribute]) -> None:
+    """Refuse numeric columns that may hold something that is no number between the bounds: all of them at once."""
+    numeric = [attribute for attribute in attributes if attribute.kind == "numeric"]
+    empty = [attribute.name for attribute in numeric if attribute.nullable]
+    beyond = [attribute.name for attribute in numeric if attribute.outside != "clamp"]
+    faults = []
+    if empty:
+        faults.append(
+            f"modips sums the values of numeric columns, and {', '.join(map(repr, empty))} may be NULL: dp_declare(..., "
+            "nullable := false), which counts NULL as the lower bound; or fill it in a view"
+        )
+    if beyond:
+        faults.append(
+            f"modips needs numeric columns with outside := 'clamp', not so {', '.join(map(repr, beyond))}: "
+            "dp_declare(..., outside := 'clamp')"
+        )
+    if faults:
+        raise ArgumentError("columns", list(dict.fromkeys([*empty, *beyond])), "; ".join(faults))
 
 
 def _threshold_notes(

@@ -121,6 +121,7 @@ class Descent:
         restored = round(_RESTORED_AT * self.steps)
         for step in range(1, self.steps + 1):
             gradients = self.gradients(step, keep=step == restored)
+            # Once in a fit: what noise does not explain of the misses goes back into the targets.
             if step == restored:
                 self._restore()
             rate = 0.5 * _RATE * (1.0 + math.cos(math.pi * step / self.steps))
@@ -225,8 +226,10 @@ class Descent:
                 self.loss += self._pairs(t, now, back, keep)
             if t:
                 self.loss += self._chain(t, now, back, keep)
+        # Step 0 asks for the gradients of the tables alone.
         if step:
             self._penalise(now, back, step)
+        # From the leaves to the root: what a table's weights say goes on to its parent's.
         for t in reversed(self.tables[1:]):
             p, parents = self.parents[t], self._parents(t, now)
             back.given[t] += back.weights[t].T @ _flat(parents)
@@ -289,6 +292,7 @@ class Descent:
     @multiplies
     def _siblings(self, t: int, seen: Float32, slope: Float32, now: _Forward, back: _Forward, keep: bool) -> float:
         """Add the slopes of 1/4 sum S (sum_st C_s w q_st C_t^T - Y)^2 for all groups; ``seen``: C, shape (D, S, K_p)."""
+        # Siblings are two rows of one parent: their classes are independent given its class and their slots.
         above, flat = self._above(t, now), _flat(seen)
         paired = now.pairs[t] * above[:, None, None]
         mixed = np.einsum("dtk,gstk->gdsk", seen, paired)

@@ -155,6 +155,7 @@ class Lines:
         for i, table in ordering.within.items():
             column = self.columns[i]
             energy += table[self._inside[low], column[low]] + table[self._inside[high], column[high]]
+        # Neighbours of the two places; side by side they have one pair in common, which counts once.
         left, right = low > start, high < end
         apart = high > low + 1
         for i, table in ordering.after.items():
@@ -175,6 +176,7 @@ class Lines:
         values, own = self.values, self.bins[place]
         before, after = values[place - left], values[place + right]
         low, high = scale.bins[own], scale.bins[own + 1]
+        # A value stays between its neighbours, or the order would be another one.
         least = np.where(left, np.maximum(low, before), low)
         most = np.where(right, np.minimum(self._top(low, high), after), self._top(low, high))
         proposed = _between(least, most, scale.step, self._rng.random(place.size))

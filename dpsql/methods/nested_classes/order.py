@@ -169,6 +169,7 @@ class _Counts:
         """Return all tables as the rows stand."""
         lines, ordering = self._lines, self._lines.ordering
         tables: dict[_Key, FloatArray] = {}
+        # Weights are those of units, so that tables of drawn rows and released ones are shares of the same.
         for i, term in ordering.first.items():
             tables["first", i] = _share(lines.columns[i][self._first], self._above, term.shape)
         for i, term in ordering.after.items():

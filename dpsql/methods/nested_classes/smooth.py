@@ -72,6 +72,7 @@ def _curve(y: FloatArray, v: FloatArray, bends: FloatArray) -> tuple[FloatArray,
     """Return the best curve whose second differences have deviations in proportion to ``bends``, its variances and likelihood."""
     differences = np.diff(np.eye(y.size), 2, axis=0)
     rough, spread = differences @ y, (differences * v) @ differences.T
+    # Bends are relative: only the ratio says how large they are against the noise.
     own = float(np.mean(v)) * bends**2 / float(np.mean(bends**2))
     best, curve, kept = -np.inf, y, v
     for ratio in _RATIOS:

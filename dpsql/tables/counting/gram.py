@@ -102,6 +102,7 @@ class GramCounter:
 
     def finish(self) -> None:
         """Write the tables."""
+        # Products may still be under way on other threads.
         self._wait(0)
         margins = self._margins()
         pairs = []

@@ -94,6 +94,7 @@ class Products:
         row = 0
         for position in self._attributes:
             column = codes[position][start:stop]
+            # Of two codes the column is the code itself.
             if self._sizes[position] == 2:
                 hot[row] = column
                 row += 1
@@ -101,6 +102,7 @@ class Products:
             for code in range(1, self._sizes[position]):
                 np.equal(column, code, out=hot[row], casting="unsafe")
                 row += 1
+        # One column too many, where the product wants an even number of them.
         hot[row:] = 0
 
 

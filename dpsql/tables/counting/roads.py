@@ -200,6 +200,7 @@ def folds(sizes: Sequence[int], cliques: Cliques, asked: Sequence[Clique], budge
     direct: list[int] = []
     every = _joints(cliques, number, parts, sizes)
     for (places, _), joints in zip(cliques.by_order.values(), every, strict=True):
+        # A joint table pays where it is small and several tables follow from it.
         shared = ((joints.cells <= _JOINT_CELLS) & (joints.count > 1))[joints.which]
         direct += places[~shared].tolist()
         sets = [frozenset(group for group in groups if group >= 0) for groups in joints.sets.tolist()]
@@ -327,6 +328,7 @@ def _streams(sizes: Sequence[int], cliques: Cliques, attributes: tuple[int, ...]
         for order, (places, rows) in cliques.by_order.items():
             if order <= 2:
                 in_gram[places] = inside[rows].all(axis=1)
+    # What the product does not count is left to tables of cell numbers.
     rest = cliques.without(in_gram)
     product, start, squares = _gram_cost(sizes, attributes) if in_gram.any() else (0.0, 0.0, 0.0)
     roads = []
