@@ -37,7 +37,9 @@ _NOT_A_CONFLICT = (
 MOST_AT_ONCE = 2_000
 """New entries of a source that are checked in Python; for more of them DuckDB is faster."""
 _MOST_KNOWN = 8
-_MARK = f"system.main.hash({', '.join(NAMES)})"
+_MARK = f"system.main.hash(system.main.hash({', '.join(NAMES)}))"
+"""A number of a row. DuckDB mixes the hash of the last value in by XOR alone: without the second hash the XOR over all rows would
+be the same whichever row has which of these values."""
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
 _known: dict[tuple[str, str], Book] = {}
 """Books that hold, as they were read last. Nothing but their being equal to what stands there is relied on, so it does not matter
@@ -170,8 +172,11 @@ class Chain:
         LedgerError
             It was edited.
         """
-        if not self.chain_holds():
-            raise edited(self.source, "its chain of hashes does not hold")
+        with self.whole():
+            if self._book is not None and not types_hold(self._book.types):
+                raise edited(self.source, "columns of it have other types than they were made with")
+            if not self.chain_holds():
+                raise edited(self.source, "its chain of hashes does not hold")
 
     def _head(self) -> Head:
         def hash_at(entry: int) -> str | None:
@@ -308,7 +313,7 @@ class Chain:
         texts = {**dict(zip(FIELDS, given, strict=True)), **self._texts(values)}
         hashed = entry_hash(texts)
         cursor.execute(
-            f"INSERT INTO {self._table} SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
+            f"INSERT INTO {self._table} ({', '.join(NAMES)}) SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
             [*given, hashed],
         )
         self._book = None  # it has one entry more now

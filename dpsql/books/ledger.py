@@ -248,19 +248,27 @@ class Ledger(Linked):
             change = budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
-            return {
+            entry = {
                 "action": change,
                 "epsilon": wanted.budget.epsilon,
                 "delta": wanted.budget.delta,
                 "accountant": wanted.budget.accountant,
                 **contract(wanted),
             }
+            if both is None:
+                return entry
+            # of one transaction: a budget whose anchor cannot be written, or knows another ledger, must not stand without one
+            self._insert(entry)
+            self._check_known(both)
+            return _anchored(both, None)
 
+        new = self.standing() is None and not (self.books.exist() and self.anchor())
+        both = anchor if new else None
         moved = anchor is not None and self.standing() is not None and anchor != self.anchor()
         if moved and anchor is not None:
             budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
             self._anchor(anchor)
-        self._append(decide)
+        self._append(decide, both)
         if not moved and anchor is not None and anchor != self.anchor():
             self._anchor(anchor)
         with reading(self.source):
@@ -269,11 +277,14 @@ class Ledger(Linked):
     def _anchor(self, path: Path) -> None:
         """Append the entry that names another anchor; it is the first one that the new anchor sees."""
         self.check_chain()
+        self._check_known(path)
+        entry = _anchored(path, self.anchor())
+        self._append(lambda: None if self.anchor() == path else entry, path)
+
+    def _check_known(self, path: Path) -> None:
+        """Refuse a file that has seen another book of this source, or a longer one."""
         if path.exists() and any(line.state == WRITTEN for line in Anchor(path).lines(self.source)):
             Anchor(path).check(self._head())
-        before = self.anchor()
-        parameters = canonical_json({"anchor": str(path), "before": None if before is None else str(before)})
-        self._append(lambda: None if self.anchor() == path else {"action": "anchor", "parameters": parameters}, path)
 
     def resume(self) -> int | None:
         """Allow sources beyond plain ones again; return the last failed or interrupted reading's entry, None if there is none.
@@ -431,6 +442,12 @@ class Ledger(Linked):
             why = "a reading failed" if any(action == "fail" for action, _, _ in since) else "readings were interrupted"
             return f"intact; only tables and their columns can be bought since {why}: entry {stopped}"
         return "intact"
+
+
+def _anchored(path: Path, before: Path | None) -> dict[str, Any]:
+    """Return the entry that names an anchor."""
+    parameters = {"anchor": str(path), "before": None if before is None else str(before)}
+    return {"action": "anchor", "parameters": canonical_json(parameters)}
 
 
 def budget_change(current: Protection | None, wanted: Protection, charges: Sequence[Charge], *, bounded: bool = True) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -62,6 +63,32 @@ def test_every_entry_is_noted_before_and_after_it_is_written(con, tmp_path):
     assert [a for (a,) in con.execute("SELECT action FROM dpsql.ledger ORDER BY entry ASC").fetchall()] == ["protect", "anchor", "charge", "store"]
     anchored(con, path)  # said again, nothing is written
     assert con.execute("SELECT count(*) FROM dpsql.ledger").fetchone() == (4,)
+
+
+@pytest.mark.parametrize("lost", ["DELETE FROM dpsql.ledger", "DROP SCHEMA dpsql CASCADE"])
+def test_a_budget_whose_book_is_gone_is_not_set_anew_under_its_anchor(con, tmp_path, lost):
+    """Restored from before the first call: the same call would begin a book that nobody has spent of."""
+    anchored(con, tmp_path / "a")
+    con.execute(CALL.format("a"))
+    con.execute(lost)
+    for _ in range(2):
+        with pytest.raises(duckdb.Error, match="that of another ledger of a table of this name"):
+            anchored(con, tmp_path / "a")
+        assert con.execute("SELECT count(*) FROM dpsql.ledger").fetchone() == (0,)
+        with pytest.raises(duckdb.Error, match="has no privacy budget|not protected"):
+            con.execute(CALL.format("b"))
+    anchored(con, tmp_path / "new")
+    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry ASC").fetchall() == [("protect",), ("anchor",)]
+
+
+def test_a_first_budget_without_the_anchor_that_it_names_is_none(con, tmp_path):
+    con.execute("DROP SCHEMA dpsql CASCADE")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "not there" / "a", tmp_path / "folder", Path("/proc/dpsql.anchor")):
+        with pytest.raises(duckdb.Error, match="anchor"):
+            anchored(con, path)
+        with suppress(duckdb.CatalogException):  # there need be no books yet
+            assert con.execute("SELECT count(*) FROM dpsql.ledger").fetchone() == (0,)
 
 
 def test_a_ledger_whose_end_was_cut_sells_nothing(con, tmp_path):

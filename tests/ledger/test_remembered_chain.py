@@ -72,6 +72,22 @@ def test_a_change_of_any_value_is_found(con, column):
         assert not holds(con), entry
 
 
+@pytest.mark.parametrize("column", [*FIELDS, "hash"])
+def test_values_that_change_places_are_found(con, column):
+    """The same values, in the same number of rows: of other entries, by twos and in a circle."""
+    for entries in ([1, 2], [2, 3], [1, 2, 3]):
+        con.execute("CREATE OR REPLACE TABLE dpsql.ledger AS FROM kept")
+        before = con.execute("SELECT entry, * FROM dpsql.ledger ORDER BY entry ASC").fetchall()
+        assert holds(con)
+        after = ", ".join(map(str, [*entries[1:], entries[0]]))
+        con.execute(
+            f"UPDATE dpsql.ledger SET {column} = other.{column} FROM kept AS other "
+            f"WHERE ledger.entry IN ({', '.join(map(str, entries))}) AND other.entry = [{after}][list_position({entries}, ledger.entry)]"
+        )
+        changed = con.execute("SELECT entry, * FROM dpsql.ledger ORDER BY entry ASC").fetchall() != before
+        assert holds(con) is not changed, entries
+
+
 @pytest.mark.parametrize("column", TYPES)
 def test_another_type_of_equal_values_is_found(con, column):
     assert holds(con)
