@@ -123,7 +123,7 @@ def test_the_share_used_is_at_most_one_exactly_where_the_books_fit(books, budget
 @PROFILE
 @given(BOOKS, BUDGETS)
 def test_charges_from_the_ledger_decide_the_same(books, budget) -> None:
-    from dpsql.books.ledger import canonical_json, charge_from_row
+    from dpsql.books.entries import canonical_json, charge_from_row
 
     charges = _charges(books, budget)
     rows = [(c.rho, c.epsilon, c.delta, canonical_json([e.to_json() for e in c.events])) for c in charges]
