@@ -8,6 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dpsql.errors import UnsupportedQuery
+from dpsql.text import relation
 from dpsql.text.names import fold as fold  # also the name under which the rest of the analysis knows it
 
 UNIT = "__dp_unit"
@@ -28,26 +29,10 @@ def identifier(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
-def quoted(*names: str) -> str:
-    """Return the names quoted and joined with dots.
-
-    Examples
-    --------
-    >>> quoted("main", 'a"b')
-    '"main"."a""b"'
-    """
-    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
-
-
-def literal(text: str) -> str:
-    """Return the text as an SQL string literal.
-
-    Examples
-    --------
-    >>> literal("it's")
-    "'it''s'"
-    """
-    return "'" + text.replace("'", "''") + "'"
+quoted = relation.identifier
+"""Names as text, quoted and joined with dots."""
+literal = relation.literal
+"""A value as text."""
 
 
 @dataclass(frozen=True)
