@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import duckdb
 
+from dpsql.calls.registry import WHERE
 from dpsql.errors import BudgetExceeded, BudgetExhausted, DpsqlError, GrantExceeded, NotGranted, first_line
+from dpsql.serve.gate.calls import OPEN
 from dpsql.serve.gate.reasons import own
 from dpsql.serve.passed import Kind, Refused
 
@@ -55,6 +57,7 @@ _UNWRITTEN = ("Could not write", "No space left", "File too large", "quota")
 _PATH = re.compile(r"(?:^|[\s'\"(=,:])(?:~?/|[A-Za-z]:\\)\S|\.(?:parquet|duckdb|py|toml)\b|dpsql\.load\(")
 _COLUMN = re.compile(r"[Rr]eferenced column \"([^\"]+)\"|does not have a column named \"([^\"]+)\"")
 _CALLED = re.compile(r"(?:function call|name and argument types) [\"']([^(\"']+)\(")
+_CALL = re.compile(r"\bdp_([a-z_]+)")
 _MONEY = (BudgetExceeded, BudgetExhausted, GrantExceeded, NotGranted)
 _MISSING = "no such column"
 _LONGEST = 2_000
@@ -81,9 +84,15 @@ def told(error: BaseException, hidden: Sequence[str] = (), *, of_view: bool = Fa
             quoted = duckdb.IOException
         if quoted is not None:
             return told(quoted())
-        return Refused("no_column" if _MISSING in line else "refused", said(line, hidden))
+        return Refused("no_column" if _MISSING in line else "refused", said(f"{line}{_whose(line)}", hidden))
     known = next(((kind, text) for kinds, kind, text in _CLASSES if isinstance(error, kinds)), None)
     return Refused("failed", UNFORESEEN) if known is None else Refused(*known)
+
+
+def _whose(line: str) -> str:
+    """Return which calls of those that a line advises are not the reader's to make; '' where she may make all of them."""
+    closed = [f"dp_{name}" for name in dict.fromkeys(_CALL.findall(line)) if name in WHERE and name not in OPEN]
+    return f" ({' and '.join(closed)} {'is a call' if len(closed) == 1 else 'are calls'} of the custodian's)" if closed else ""
 
 
 def unbound(error: duckdb.Error) -> Refused:
