@@ -245,9 +245,12 @@ class Ledger(Linked):
 
         def decide() -> dict[str, Any] | None:
             self.check_intact()
-            change = budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())
+            standing = self.standing()
+            change = budget_change(standing, wanted, self.charges(), bounded=self._bounded())
             if change == "unchanged":
                 return None
+            if both is not None and standing is not None:
+                raise LedgerError(f"{self.source} was protected meanwhile; nothing was changed, repeat the call")
             entry = {
                 "action": change,
                 "epsilon": wanted.budget.epsilon,
@@ -262,11 +265,11 @@ class Ledger(Linked):
             self._check_known(both)
             return _anchored(both, None)
 
-        new = self.standing() is None and not (self.books.exist() and self.anchor())
-        both = anchor if new else None
-        moved = anchor is not None and self.standing() is not None and anchor != self.anchor()
+        before = self.standing()
+        both = anchor if before is None and not (self.books.exist() and self.anchor()) else None
+        moved = anchor is not None and before is not None and anchor != self.anchor()
         if moved and anchor is not None:
-            budget_change(self.standing(), wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
+            budget_change(before, wanted, self.charges(), bounded=self._bounded())  # refused before anything is written
             self._anchor(anchor)
         self._append(decide, both)
         if not moved and anchor is not None and anchor != self.anchor():

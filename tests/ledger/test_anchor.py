@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -16,6 +18,8 @@ import dpsql
 from dpsql import sql
 from dpsql.books import anchor as anchors
 from dpsql.books.anchor import Anchor
+from dpsql.books.ledger import Ledger
+from dpsql.books.schema import Books
 from dpsql.errors import LedgerError
 
 pytestmark = pytest.mark.any_duckdb
@@ -89,6 +93,21 @@ def test_a_first_budget_without_the_anchor_that_it_names_is_none(con, tmp_path):
             anchored(con, path)
         with suppress(duckdb.CatalogException):  # there need be no books yet
             assert con.execute("SELECT count(*) FROM dpsql.ledger").fetchone() == (0,)
+
+
+def test_a_table_that_another_session_protects_meanwhile_is_not_given_an_anchor_by_the_way(con, tmp_path, monkeypatch):
+    ledger = Ledger(Books(con.cursor(), "people"), "main.people", "tester")
+    held = ledger.standing()
+    wanted = replace(held, budget=replace(held.budget, epsilon=Decimal(6)))
+    seen = iter([None, held, held, held])  # nobody has protected it yet, when it is asked first
+    monkeypatch.setattr(Ledger, "standing", lambda _: next(seen))
+    with pytest.raises(LedgerError, match="was protected meanwhile; nothing was changed, repeat the call"):
+        ledger.protect(wanted, tmp_path / "a")
+    monkeypatch.undo()
+    assert con.execute("SELECT action FROM dpsql.ledger").fetchall() == [("protect",)]
+    assert not (tmp_path / "a").exists()
+    con.execute(f"CALL dp_protect('people', epsilon := 6, delta := {DELTA}, anchor := '{tmp_path / 'a'}')")
+    assert con.execute("SELECT action FROM dpsql.ledger ORDER BY entry ASC").fetchall() == [("protect",), ("anchor",), ("raise",)]
 
 
 def test_a_ledger_whose_end_was_cut_sells_nothing(con, tmp_path):
