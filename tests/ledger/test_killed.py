@@ -76,6 +76,7 @@ def live(path, place):
     global last
     con = duckdb.connect(path)
     dpsql.load(con, progress=False)
+    con.execute("SET enable_progress_bar = false")  # DuckDB's own, which a busy machine shows
     last = place
     con.execute("CREATE TABLE synth AS {CALL}")
     at("before the database is closed")
