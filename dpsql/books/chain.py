@@ -123,24 +123,23 @@ class Chain:
 
     def chain_holds(self) -> bool:
         """Return whether every entry of this source follows from the one before. The chain has no key, see `dpsql.books.ledger`."""
-        try:
+
+        def holds() -> bool:
             with self.whole():
                 return self._book is None or self._book.holds
-        except LedgerError as error:
-            if RESTORE in str(error):  # what stands there is no book that could be read
-                return False
-            raise
+
+        return _of_a_book(holds)
 
     def _chain_holds(self) -> bool:
+        """Return what DuckDB says of the chain."""
         query = f"SELECT coalesce(system.main.bool_and(holds), true) FROM ({self.books.chain()}) WHERE source = ?"  # noqa: S608
-        try:
+
+        def holds() -> bool:
             with reading(self.source):
                 row = self.books.cursor.execute(query, [self.source]).fetchone()
-        except LedgerError as error:
-            if RESTORE in str(error):  # no chain can be computed of such columns
-                return False
-            raise
-        return bool(row and row[0])
+            return bool(row and row[0])
+
+        return _of_a_book(holds)
 
     def anchor(self) -> Path | None:
         """Return the file outside the database that every entry is noted in, if there is one."""
@@ -333,6 +332,16 @@ class Chain:
             given = [str(v) if isinstance(v, Decimal) else v for v in (values.get(name) for name in TEXTS)]
             row = self.books.cursor.execute(f"SELECT {casts}", given).fetchone() or ()
             return dict(zip(TEXTS, row, strict=True))
+
+
+def _of_a_book(holds: Callable[[], bool]) -> bool:
+    """Return whether something holds; it does not where what stands there is no book that can be read."""
+    try:
+        return holds()
+    except LedgerError as error:
+        if RESTORE in str(error):
+            return False
+        raise
 
 
 def _confirm(anchor: Anchor, head: Head) -> None:
