@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from dpsql.algebra.aggregates import DISTINCT, WINDOWS
 from dpsql.answers import cells, intervals
-from dpsql.answers.cells import cell_text
+from dpsql.answers.cells import cell_texts, list_texts
 from dpsql.answers.finishing import columns_of, finish
 from dpsql.answers.held import Part
 from dpsql.answers.quotients import DENOMINATOR, joint
@@ -222,7 +222,7 @@ def _columns(
         for i in denominators:
             as_shown = [math.nan if text is None else float(text) for text in texts[f"a{i}"][-count:]] if count else []
             divisor = estimates.denominator(aggregates[i], np.asarray(as_shown))
-            texts[f"{DENOMINATOR}{i}"] += [cell_text(float(v), "DOUBLE") for v in divisor]
+            texts[f"{DENOMINATOR}{i}"] += cell_texts(divisor, "DOUBLE")
         # a relation has to have a column
         if not core.aggregates and not core.keys:
             texts["one"] += ["1"] * count
@@ -282,10 +282,9 @@ def value_texts(estimates: Estimates, aggregate: Wanted, sql_type: str, factor: 
     # `cut` is for single numbers: cut ones no longer add up
     value = (np.clip(value, *_possible(estimates, aggregate)) if cut else value) * factor
     if aggregate.listed:
-        inner = sql_type.removesuffix("[]")
-        return ["[" + ", ".join(cell_text(v, inner) or "NULL" for v in row) + "]" for row in value]
+        return [*list_texts(value, sql_type.removesuffix("[]"))]
     flat = value[:, 0] if value.ndim == 2 else value
-    return [cell_text(float(v), sql_type) for v in flat]
+    return cell_texts(flat, sql_type)
 
 
 def _possible(estimates: Estimates, aggregate: Wanted) -> tuple[float, float]:
@@ -304,7 +303,7 @@ def listed_texts(estimates: Estimates, aggregate: Wanted, counters: np.ndarray, 
         return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
     numbers = listed.histogram(measure, counters)
     if aggregate.function in DISTINCT:
-        return [cell_text(value, sql_type) for value in distinct.numbers(aggregate.function, estimates, place, counters)]
+        return cell_texts(distinct.numbers(aggregate.function, estimates, place, counters), sql_type)
     # a value that no row is left of is not in a histogram
     if aggregate.function == "histogram":
         return [

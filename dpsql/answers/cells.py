@@ -4,37 +4,71 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from functools import partial
+from itertools import islice
+
+import numpy as np
 
 from dpsql.domains import sqltypes
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Wanted
 
+_SMALL = 2**62
 _EPOCH = dt.datetime(1970, 1, 1)  # without a zone, as TIMESTAMP is
 
 
-def cell_text(value: float, sql_type: str) -> str | None:
-    """Return a number as the text of a value of a type; None for NaN, which stands for NULL.
+def cell_texts(values: np.ndarray, sql_type: str) -> list[str | None]:
+    """Return numbers as the texts of values of a type; None for NaN, which stands for NULL.
 
     Dates are days, timestamps seconds since 1970. What is beyond the type's range is its nearest end.
 
+    Parameters
+    ----------
+    values : float array, shape (n,)
+
     Examples
     --------
-    >>> cell_text(12.6, "BIGINT"), cell_text(2.5, "DECIMAL(4,2)"), cell_text(1.0, "DATE"), cell_text(float("nan"), "DOUBLE")
-    ('13', '2.50', '1970-01-02', None)
-    >>> cell_text(-3.0, "DECIMAL(3,3)")
-    '-0.999'
+    >>> cell_texts(np.array([12.6, 2.5, np.nan, np.inf]), "TINYINT")
+    ['13', '2', None, '127']
+    >>> cell_texts(np.array([2.5, -0.004]), "DECIMAL(4,2)"), cell_texts(np.array([1.0]), "DATE")
+    (['2.50', '0.00'], ['1970-01-02'])
+    >>> cell_texts(np.array([-3.0]), "DECIMAL(3,3)")
+    ['-0.999']
     """
-    if math.isnan(value):
-        return None
-    parsed = sqltypes.parse(sql_type)
+    parsed, numbers = sqltypes.parse(sql_type), np.asarray(values, dtype=np.float64)
     if parsed.family in ("integer", "decimal"):
-        near = (parsed.high if value > 0 else parsed.low) if math.isinf(value) else round(value * 10**parsed.scale)
-        return _decimal(min(max(near, parsed.low), parsed.high), parsed.scale)
-    if parsed.family == "boolean":
-        return "true" if value >= 0.5 else "false"
-    if parsed.family == "temporal":
-        return _moment(value, sql_type)
-    return repr(float(value))
+        return _whole_texts(numbers, parsed)
+    text = {"boolean": _truth, "temporal": partial(_moment, sql_type=sql_type)}.get(parsed.family, repr)
+    return [None if math.isnan(value) else text(value) for value in numbers.tolist()]
+
+
+def cell_text(value: float, sql_type: str) -> str | None:
+    """Return one number as `cell_texts` does."""
+    return cell_texts(np.array([value]), sql_type)[0]
+
+
+def list_texts(rows: np.ndarray, sql_type: str) -> list[str]:
+    """Return rows of numbers, shape (n, m), as texts of lists of a type, NULL for NaN."""
+    texts = iter([text or "NULL" for text in cell_texts(np.ravel(rows), sql_type)])
+    return ["[" + ", ".join(islice(texts, np.shape(rows)[1])) + "]" for _ in range(len(rows))]
+
+
+def _whole_texts(numbers: np.ndarray, parsed: sqltypes.SqlType) -> list[str | None]:
+    with np.errstate(over="ignore"):
+        units = np.rint(numbers * float(10**parsed.scale))
+    # 64 bits hold nearly all of them; Python's integers the rest
+    small = np.abs(units) < _SMALL
+    whole = np.clip(np.where(small, units, 0).astype(np.int64), max(parsed.low, -_SMALL), min(parsed.high, _SMALL)).tolist()
+    texts: list[str | None] = list(map(str, whole)) if not parsed.scale else [_decimal(units, parsed.scale) for units in whole]
+    for place in np.flatnonzero(~small):
+        value = float(units[place])
+        near = 0 if math.isnan(value) else (parsed.high if value > 0 else parsed.low) if math.isinf(value) else int(value)
+        texts[place] = None if math.isnan(value) else _decimal(min(max(near, parsed.low), parsed.high), parsed.scale)
+    return texts
+
+
+def _truth(value: float) -> str:
+    return "true" if value >= 0.5 else "false"
 
 
 def _decimal(scaled: int, scale: int) -> str:

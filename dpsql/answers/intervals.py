@@ -19,7 +19,7 @@ import numpy as np
 from sqlglot import exp
 
 from dpsql.algebra.aggregates import EXTREMES, LINEAR
-from dpsql.answers.cells import cell_text
+from dpsql.answers.cells import cell_texts, list_texts
 from dpsql.answers.held import Held, Part
 from dpsql.answers.quotients import DENOMINATOR, HANDED, parted
 from dpsql.domains import sqltypes
@@ -300,9 +300,9 @@ def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
     if numbers.ndim == 2:
         inner = sql_type.removesuffix("[]")
         if not sql_type.endswith("[]"):
-            return [cell_text(float(row[0]), sql_type) for row in numbers]
-        return ["[" + ", ".join(cell_text(float(v), inner) or "NULL" for v in row) + "]" for row in numbers]
-    return [cell_text(float(v), sql_type) for v in numbers]
+            return cell_texts(numbers[:, 0], sql_type)
+        return [*list_texts(numbers, inner)]
+    return cell_texts(numbers, sql_type)
 
 
 def _derived(
@@ -320,7 +320,7 @@ def _derived(
         # a quotient of two linear numbers has ends of its own, as a share has
         exact = _quotient(shown, expression)
         if exact is not None:
-            out[column] = [cell_text(float(v), "DOUBLE") for v in exact[column.endswith("_high")]]
+            out[column] = cell_texts(exact[column.endswith("_high")], "DOUBLE")
             continue
         places = {int(c.name[1:]) for c in expression.find_all(exp.Column) if c.name[:1] in ("a", DENOMINATOR)}
         place = min(places)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,8 @@ _FIELDS = {
     "threshold", "delta", "selecting", "asked",
 }
 _LISTS = ("learning", "cutting", "counting", "picking")
+_NO_GROUPS = "a release of a query names groups that are none; restore it from a backup"
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _OPTIONAL = (*_LISTS, "different", "other", "lost", "partial")
 
 
@@ -265,9 +269,14 @@ def flat(plan: QueryPlan, groups: list[tuple[str | None, ...]], blocks: list[Int
     """
     joined = np.concatenate([block.reshape(-1) for block in blocks]) if blocks else np.zeros(0, np.int64)
     values = [""] * joined.size
-    for place, keys in enumerate(groups):
-        values[place * plan.blocks[0]] = json.dumps(list(keys), ensure_ascii=False)
+    each = plan.blocks[0]
+    values[: len(groups) * each : each] = [_keys_text(keys) for keys in groups]
     return joined, values
+
+
+def _keys_text(keys: tuple[str | None, ...]) -> str:
+    """Return a group's keys as JSON, text by text: of a list, Python would make an encoder for each of a million groups."""
+    return f"[{', '.join(['null' if key is None else _JSON.encode(key) for key in keys])}]"
 
 
 def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Numbers:
@@ -285,12 +294,16 @@ def numbers(plan: QueryPlan, integers: IntArray, values: tuple[str, ...]) -> Num
     ends = np.cumsum([0, *(count * length for length in plan.blocks)])
     cut = zip(ends[:-1], ends[1:], plan.blocks, strict=True)
     blocks = [integers[a:b].reshape(count, length) for a, b, length in cut]  # of no groups, too
+    first = values[: count * plan.blocks[0] : plan.blocks[0]]
     try:
-        groups = [tuple(json.loads(values[place * plan.blocks[0]])) for place in range(count)]
-    except (ValueError, TypeError, IndexError):
-        raise ReleaseError("a release of a query names groups that are none; restore it from a backup") from None
-    if any(len(keys) != len(plan.keys) or not all(k is None or isinstance(k, str) for k in keys) for keys in groups):
-        raise ReleaseError("a release of a query names groups that are none; restore it from a backup")
+        groups = [tuple(keys) for keys in json.loads(f"[{','.join(first)}]")]
+    except (ValueError, TypeError):
+        raise ReleaseError(_NO_GROUPS) from None
+    texts = (str, NoneType)
+    if len(groups) != count or any(len(keys) != len(plan.keys) for keys in groups):
+        raise ReleaseError(_NO_GROUPS)
+    if not all(isinstance(key, texts) for key in chain.from_iterable(groups)):
+        raise ReleaseError(_NO_GROUPS)
     if any(len(pick.found) not in (0, count) for pick in plan.picking):
         raise ReleaseError("a release of a query has quantiles of other groups than it names; restore it from a backup")
     return Numbers(groups, blocks)

@@ -116,7 +116,7 @@ class Release:
         query = f"SELECT {columns} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC"  # noqa: S608
         fetched = cursor.execute(query).fetchnumpy()
         flat = np.asarray(fetched["n"], dtype=np.int64)
-        values = tuple(str(text) for text in fetched["value"]) if plan.valued else ()
+        values = tuple(map(str, fetched["value"].tolist())) if plan.valued else ()
         places = np.stack([np.asarray(fetched[name], dtype=np.int64) for name in ("tbl", "cell")]) if plan.sparse else None
         # NULL among released integers is no work of dpsql's: such a file was edited.
         holes = any(np.ma.isMaskedArray(column) and np.ma.getmaskarray(column).any() for column in fetched.values())

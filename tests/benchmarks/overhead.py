@@ -1,10 +1,10 @@
 """What a call costs beside the reading of rows: dp_query and dp_marginals on a small table in a database file, new and repeated.
 
-usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15] [--releases 0 1000 10000]
+usage: OPENBLAS_NUM_THREADS=1 python tests/benchmarks/overhead.py [--runs 15] [--releases 0 1000 10000] [--groups 200000]
 
 Printed are medians of the runs: milliseconds on the clock and of the processor, the processor's in units of `SELECT 1` beside the
 same runs (a busy machine slows both), and the statements that dpsql's own cursor executes in one such call; for each number of
-releases that the books have before.
+releases that the books have before. ``--groups``: beside these, an answer of so many groups, without and with intervals.
 """
 
 from __future__ import annotations
@@ -77,11 +77,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--releases", type=int, nargs="+", default=[0])
+    parser.add_argument("--groups", type=int, nargs="*", default=[])
     arguments = parser.parse_args()
     shown = f"(ms, medians of {arguments.runs} runs)"
     print(f"{'releases':>8}  {'':24} {'clock':>7} {'processor':>10} {'SELECT 1':>9} {'statements':>11}   {shown}")
     for many in arguments.releases:
         measure(many, arguments.runs)
+    for groups in arguments.groups:
+        answer(groups)
+
+
+def answer(groups: int) -> None:
+    """Print what an answer of many public groups takes, and DuckDB's own of the same statement."""
+    with duckdb.connect() as con:
+        dpsql.load(con, progress=False)
+        con.execute(f"CREATE TABLE t AS SELECT i AS p, i % {groups} AS g, (i % 100)::DOUBLE AS x FROM range({5 * groups}) r(i)")
+        con.execute("CALL dp_protect('t', epsilon := 1000, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
+        con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100)")
+        con.execute(f"CALL dp_declare('t', 'g', lower := 0, upper := {groups - 1})")
+        sql = "SELECT g, count(*) AS n, avg(x) AS m FROM t GROUP BY g"
+        con.execute("FROM dp_query('SELECT count(*) FROM t', epsilon := 1)").fetchall()  # the first one loads modules
+        calls = {
+            "DuckDB's own": sql,
+            "dp_query": f"FROM dp_query('{sql}', epsilon := 1)",
+            "dp_query, confidence": f"FROM dp_query('{sql}', epsilon := 1.1, confidence := 0.95)",
+        }
+        for name, call in calls.items():
+            wall, cpu = timed(lambda call=call: con.execute(call).fetchnumpy())  # type: ignore[misc]
+            print(f"{groups:9,} groups  {name:24} {wall / 1e3:7.2f} s {cpu / 1e3:7.2f} s of the processor", flush=True)
 
 
 def measure(many: int, runs: int) -> None:
