@@ -74,7 +74,8 @@ def rows(context: Context, release: Release) -> list[tuple[str, str]]:
         lines += [("rows", text) for text in link_words.notes(read, read.ledger.purchase(release.identifier))]
     elif linked := manifest.get("linked"):  # the tables are gone
         lines.append(("rows", link_words.whose(linked["tables"], unit, linked["root"])))
-    lines += _share(context, release, query)
+    histogram = _kept(context, release, query)
+    lines += [] if histogram is None else [("rows", f"kept of all rows: {histogram.said}")]
     shown = texts(context, release)
     lines += [("bounds", text) for text in _bounds(query, list(asked["arguments"]), shown)]
     lines += [("bounds", text) for text in auto.said(release, list(asked["arguments"]))]
@@ -82,6 +83,10 @@ def rows(context: Context, release: Release) -> list[tuple[str, str]]:
     lines += [("noise", text) for text in query_words.noise(release.plan, shown)]
     lines.append(("intervals", _INTERVALS))
     lines.append(("price", f"epsilon = {epsilon:g} at delta = {delta:g}, charged once, as release {release.identifier}"))
+    if histogram is not None and histogram.query != manifest["source"]:
+        first = drawing.find(context, histogram.release).manifest["charge"]
+        told = f"for how many of these rows units have, from which max_rows := 'auto' takes its number, here {query.max_rows}"
+        lines.append(("price", f"epsilon = {at_most(float(first['epsilon'])):g} before it, as release {histogram.release}, {told}"))
     return lines
 
 
@@ -90,17 +95,18 @@ def rows_asked(asked: Mapping[str, Any]) -> str:
     return readable.expression(_PLACED.sub(r"\1", str(asked["rows"]).removeprefix("SELECT 1 ")))
 
 
-def _share(context: Context, release: Release, query: QueryPlan) -> list[tuple[str, str]]:
-    """Return about how many rows are kept, where a histogram of rows per unit was bought."""
+def _kept(context: Context, release: Release, query: QueryPlan) -> kept.Kept | None:
+    """Return about how many rows are kept, where a histogram of rows per unit was bought, of these rows or of the whole table."""
     most, manifest = query.max_rows, release.manifest
-    if not query.unit or most is None or manifest.get("linked"):
-        return []
+    if not query.unit or most is None:
+        return None
     # the histogram may have been bought in another database than the one in use
     for database in context.databases():
-        known = kept.estimate(context, database, str(manifest["source"]), str(manifest["source"]), most)
+        rows = str(manifest["source"]), str(manifest["query"])
+        known = kept.estimate(context, database, *rows, most, linked=bool(manifest.get("linked")))
         if known is not None:
-            return [("rows", f"kept of all rows of the table: {known.said}")]
-    return []
+            return known
+    return None
 
 
 def _groups(query: QueryPlan) -> list[tuple[str, str]]:

@@ -22,10 +22,11 @@ from dpsql.session.instance import Context
 
 
 class Kept(NamedTuple):
-    """A share of rows, and the release that it was estimated from."""
+    """A share of rows, the release that it was estimated from, and of which relation that is, as the books call it."""
 
     share: float
     release: str
+    query: str
 
     @property
     def said(self) -> str:
@@ -59,13 +60,13 @@ def _estimate(context: Context, database: str, source: str, query: str, most: in
     if not books.exist():
         return None
     rows = context.cursor.execute(
-        f"SELECT release FROM ({books.releases()}) "  # noqa: S608
+        f"SELECT release, query FROM ({books.releases()}) "  # noqa: S608
         "WHERE source = ? AND operation = 'contributions' AND status = 'stored' AND query IN (?, ?) "
         "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
         [source, query, query if linked else source, query],
     ).fetchall()
     used = Ledger(books, source, context.user, apart=context.analyst is not None).used()
-    for (name,) in rows:
+    for name, relation in rows:
         if used is not None and name not in used:
             continue
         with suppress(ReleaseError, LedgerError):
@@ -73,7 +74,7 @@ def _estimate(context: Context, database: str, source: str, query: str, most: in
             if bought is not None and not bought.plan.units:  # of rows per row of a table above
                 continue
             share = None if bought is None else share_of(context.cursor, bought, most)
-            return None if share is None else Kept(share, name)
+            return None if share is None else Kept(share, name, relation)
     return None
 
 
@@ -81,7 +82,7 @@ def share_of(cursor: duckdb.DuckDBPyConnection, bought: Release, most: int) -> f
     """Return the share of rows that a bought histogram of rows per unit suggests."""
     plan = bought.plan
     band = noise_band(plan.mechanism, plan.scales[0], unit_rows.SURE)
-    return unit_rows.share_kept(bought.statistics(cursor).tables[(0,)], band, most)
+    return unit_rows.share_kept(unit_rows.lower_of(plan.domain), bought.statistics(cursor).tables[(0,)], band, most)
 
 
 def sentence(context: Context, database: str, bought: Release) -> str | None:

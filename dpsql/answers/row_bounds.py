@@ -79,7 +79,7 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
     deviation = standard_deviation(release.plan.mechanism, release.plan.scales[0])
-    return _with(rest, row_bounds.chosen(unit_rows.LOWER, counts, deviation, *_noise(plan)))
+    return _with(rest, row_bounds.chosen(unit_rows.lower_of(release.plan.domain), counts, deviation, *_noise(plan)))
 
 
 def _by_default(source: ProtectedSource, call: QueryPurchase) -> bool:
@@ -92,7 +92,7 @@ def _by_default(source: ProtectedSource, call: QueryPurchase) -> bool:
 
 def _most(source: ProtectedSource) -> int:
     """Return how many rows of a unit may count."""
-    return 1 if source.source.one_per_unit else source.source.most_rows or source.protection.max_contributions
+    return 1 if source.source.one_per_unit else source.most_rows
 
 
 def _is_there(context: Context, source: ProtectedSource, call: QueryPurchase) -> bool:

@@ -65,11 +65,11 @@ def contributions(context: Context, call: ContributionsCall) -> str:
     with Progress("dp_contributions", show=context.progress) as progress:
         bought = buying.buy(context, at_level(context, call), progress)
     plan, counts = bought.plan, bought.statistics(context.cursor).tables[(0,)]
-    band = noise_band(plan.mechanism, plan.scales[0])
-    shares = [kept.share_of(context.cursor, bought, low) for low in unit_rows.LOWER]
+    band, lower = noise_band(plan.mechanism, plan.scales[0]), unit_rows.lower_of(plan.domain)
+    shares = [kept.share_of(context.cursor, bought, low) for low in lower]
     rows = [
         (label, int(n), int(n) - band, int(n) + band, low, None if share is None else round(share, 3))
-        for label, n, low, share in zip(unit_rows.buckets(), counts, unit_rows.LOWER, shares, strict=True)
+        for label, n, low, share in zip(unit_rows.domain(lower).attributes[0].categories, counts, lower, shares, strict=True)
     ]
     return inline(CONTRIBUTION_COLUMNS, rows)
 

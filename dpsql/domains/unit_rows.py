@@ -6,6 +6,7 @@ of one row per unit, and does not depend on max_contributions, which it helps to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -22,21 +23,48 @@ LOWER = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 OFFERED = (1, 2, 5, 10, 20, 50)
 """The values of max_contributions that a plan compares."""
 NAME = "rows_per_unit"
-_LONGEST = 2 * LOWER[-1]
+_FINE = (1, 1.5, 2, 3, 5, 7)
+"""Beginnings of finer buckets in each power of ten, but for those below 10."""
 SURE = 0.9999
 """A count above this share of the noise is no noise, see `share_kept`."""
 
 
-def domain() -> Domain:
-    """Return the public domain: one attribute, whose values are the buckets.
+def finer(most: int) -> tuple[int, ...]:
+    """Return the beginnings of finer buckets, none above ``most``, for a number that is chosen by them and shown to nobody.
+
+    Examples
+    --------
+    >>> finer(1), finer(40), finer(10**7)[-3:]
+    ((1,), (1, 2, 3, 4, 5, 7, 10, 15, 20, 30), (500000, 700000, 1000000))
+    """
+    decades = [int(step * 10**power) for power in range(1, 6) for step in _FINE]
+    return tuple(low for low in (1, 2, 3, 4, 5, 7, *decades, 10**6) if low <= most)
+
+
+def domain(lower: Sequence[int] = LOWER) -> Domain:
+    """Return the public domain: one attribute, whose values are the buckets that begin there.
 
     Examples
     --------
     >>> domain().attributes[0].categories[:4], domain().attributes[0].categories[-1]
     (('1', '2', '3-4', '5-9'), '1000+')
     """
-    labels = [str(low) if low + 1 == high else f"{low}-{high - 1}" for low, high in pairwise(LOWER)]
-    return Domain((Attribute(NAME, "VARCHAR", "categorical", (*labels, f"{LOWER[-1]}+"), nullable=False),))
+    labels = [str(low) if low + 1 == high else f"{low}-{high - 1}" for low, high in pairwise(lower)]
+    return Domain((Attribute(NAME, "VARCHAR", "categorical", (*labels, f"{lower[-1]}+"), nullable=False),))
+
+
+def lower_of(buckets: Domain) -> tuple[int, ...]:
+    """Return the least number of rows of each bucket of a `domain`, or of `counted_domain`.
+
+    Examples
+    --------
+    >>> lower_of(domain()) == lower_of(counted_domain()) == LOWER, lower_of(domain(finer(4)))
+    (True, (1, 2, 3, 4))
+    """
+    [attribute] = buckets.attributes
+    if attribute.edges:
+        return tuple(int(edge) for edge in attribute.edges[:-1])
+    return tuple(int(label.partition("-")[0].removesuffix("+")) for label in attribute.categories)
 
 
 def counted_domain() -> Domain:
@@ -47,12 +75,7 @@ def counted_domain() -> Domain:
     >>> counted_domain().attributes[0].values == domain().attributes[0].values
     True
     """
-    return Domain((Attribute(NAME, "BIGINT", "numeric", edges=(*map(float, LOWER), float(_LONGEST)), nullable=False),))
-
-
-def buckets() -> tuple[str, ...]:
-    """Return the buckets as they are shown."""
-    return domain().attributes[0].categories
+    return Domain((Attribute(NAME, "BIGINT", "numeric", edges=(*map(float, LOWER), 2.0 * LOWER[-1]), nullable=False),))
 
 
 def _rows(numbered: bool) -> exp.Expression:
@@ -62,13 +85,15 @@ def _rows(numbered: bool) -> exp.Expression:
     return exp.Count(this=exp.Distinct(expressions=[exp.column(ROW_COLUMN, quoted=True)]))
 
 
-def statement(source_sql: str, numbered: bool = False) -> str:
+def statement(source_sql: str, lower: Sequence[int], numbered: bool = False) -> str:
     """Return the SELECT of one row per unit: c0, the bucket of its number of rows.
 
     Parameters
     ----------
     source_sql : str
         The checked SELECT, with the column `dpsql.domains.encoding.UNIT_COLUMN`.
+    lower : sequence of int
+        The beginnings of the buckets.
     numbered : bool
         Whether it has a join, and `dpsql.domains.encoding.ROW_COLUMN`.
 
@@ -78,7 +103,7 @@ def statement(source_sql: str, numbered: bool = False) -> str:
     """
     number = exp.column("n", quoted=True)
     bucket = exp.Case()
-    for code, low in reversed(list(enumerate(LOWER))[1:]):
+    for code, low in reversed(list(enumerate(lower))[1:]):
         bucket = bucket.when(number.copy() >= exp.Literal.number(low), exp.Literal.number(code))
     bucket = bucket.else_(exp.Literal.number(0))
     unit = exp.column(UNIT_COLUMN, quoted=True)
@@ -104,12 +129,14 @@ def kept_sql(source_sql: str, most: int, numbered: bool = False) -> str:
 
 
 @multiplies
-def share_kept(counts: IntArray, band: int, most: int) -> float | None:
+def share_kept(lower: Sequence[int], counts: IntArray, band: int, most: int) -> float | None:
     """Estimate the share of all rows that stay where at most ``most`` of each unit do; None where nothing can be told from noise.
 
     Parameters
     ----------
-    counts : int64 array, length of `LOWER`
+    lower : sequence of int
+        The beginnings of the buckets.
+    counts : int64 array of the same length
         Noisy numbers of units.
     band : int
         What a count has to be above to be no noise (`SURE`): the highest buckets that are not are taken as empty,
@@ -126,8 +153,8 @@ def share_kept(counts: IntArray, band: int, most: int) -> float | None:
 
     Examples
     --------
-    >>> shares = [share_kept(np.array([100, 0, 0, 100, 0, 0, 0, 0, 0, 0, 30]), 40, most) for most in (1, 5, 10)]
-    >>> [round(share, 3) for share in shares], share_kept(np.zeros(11, np.int64), 3, 1)
+    >>> shares = [share_kept(LOWER, np.array([100, 0, 0, 100, 0, 0, 0, 0, 0, 0, 30]), 40, most) for most in (1, 5, 10)]
+    >>> [round(share, 3) for share in shares], share_kept(LOWER, np.zeros(11, np.int64), 3, 1)
     ([0.26, 0.779, 1.0], None)
     """
     above = np.flatnonzero(np.asarray(counts) > band)
@@ -136,14 +163,14 @@ def share_kept(counts: IntArray, band: int, most: int) -> float | None:
     # Beyond the last band that is surely not noise nobody is counted.
     units = np.maximum(np.asarray(counts, dtype=np.float64), 0)
     units[above[-1] + 1 :] = 0
-    ends = (*LOWER, _LONGEST)
+    ends = (*lower, 2 * lower[-1])
     center = (np.array(ends[:-1]) + np.array(ends[1:]) - 1) / 2
     density = units / np.diff(ends)
-    rows, kept = np.zeros(len(LOWER)), np.zeros(len(LOWER))
+    rows, kept = np.zeros(len(lower)), np.zeros(len(lower))
     for i, (low, high) in enumerate(pairwise(ends)):
         r = np.arange(low, high, dtype=np.float64)
         # Within a band units thin out, as far as the bands beside it can tell.
-        beside = [j for j in (i - 1, i, i + 1) if 0 <= j < len(LOWER) and counts[j] > band]
+        beside = [j for j in (i - 1, i, i + 1) if 0 <= j < len(lower) and counts[j] > band]
         if len(beside) > 1:
             first, last = beside[0], beside[-1]
             slope = np.log(density[last] / density[first]) / (center[last] - center[first])

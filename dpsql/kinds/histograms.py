@@ -7,7 +7,7 @@ from typing import Any
 
 from dpsql.accounting import calibrate
 from dpsql.calls.buying import BuyingCall
-from dpsql.calls.tables import LevelCall
+from dpsql.calls.tables import LevelCall, RowsCall
 from dpsql.domains import bounds, unit_rows
 from dpsql.domains.attributes import Domain
 from dpsql.errors import ArgumentError
@@ -43,7 +43,8 @@ def rows_per_unit(context: Context, protected: ProtectedSource, call: BuyingCall
         note = f"counts rows of {call.per}, at most {most} of each {unit}, by their number of rows linked to each"
         return _one_table(protected, parameters, unit_rows.counted_domain(), parameters["mechanism"], note, max_contributions=most)
     note = f"counts units ({protection.privacy_unit}), each once: the noise does not depend on max_contributions"
-    return _one_table(protected, parameters, unit_rows.domain(), parameters["mechanism"], note, max_contributions=1, units=True)
+    buckets = unit_rows.domain(unit_rows.finer(protected.most_rows) if isinstance(call, RowsCall) else unit_rows.LOWER)
+    return _one_table(protected, parameters, buckets, parameters["mechanism"], note, max_contributions=1, units=True)
 
 
 def magnitudes(context: Context, protected: ProtectedSource, call: BuyingCall, parameters: Mapping[str, Any]) -> Planned:

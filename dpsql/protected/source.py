@@ -130,6 +130,11 @@ class ProtectedSource:
         return self.contract or self.protection
 
     @property
+    def most_rows(self) -> int:
+        """How many rows of a unit may count: what its contract allows or, where rows meet, what that comes to."""
+        return self.source.most_rows or self.protection.max_contributions
+
+    @property
     def unit_is(self) -> str:
         """What a column is that says whose row it is: of a linked table its link."""
         return "is the privacy unit" if self.own == self.key else f"is the link to {self.key}"

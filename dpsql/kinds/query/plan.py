@@ -159,7 +159,7 @@ class Planning(Asking):
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
             return Bounding(1, None, None)
-        most = 1 if self.one_per_unit else self.protected.source.most_rows or protection.max_contributions
+        most = 1 if self.one_per_unit else self.protected.most_rows
         groups, rows, whole = call.max_groups, call.max_rows_per_group, call.max_rows
         if whole is not None:
             if groups is not None or rows is not None:

@@ -39,7 +39,7 @@ class Units(Tables):
 
     def statement(self, protected: ProtectedSource, plan: Plan) -> str:
         """Return the SELECT of one row a unit; rows are not bounded, for the unit counts once."""
-        return unit_rows.statement(protected.source.sql, protected.source.row is not None)
+        return unit_rows.statement(protected.source.sql, unit_rows.lower_of(plan.domain), protected.source.row is not None)
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
         """Check nothing: no column of the source is measured."""
