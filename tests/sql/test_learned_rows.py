@@ -10,6 +10,8 @@ from noisy import near
 
 import dpsql
 from dpsql.accounting.rules import rho_limit
+from dpsql.domains.unit_rows import LOWER
+from dpsql.estimates import row_bounds
 from dpsql.noise import discrete
 
 MOST = 200
@@ -51,6 +53,30 @@ def test_what_is_learned_is_near_what_units_have(con, monkeypatch):
     (first, _, *_), (second, release, *_) = charges(con)
     assert (first, second) == ("contributions", "query")
     assert 3 <= bounds_of(con, release) <= 12
+
+
+def test_what_was_learned_and_what_it_cost_is_explained(con):
+    con.execute(f"FROM dp_query('{TEXT}', epsilon := 4, max_rows := 'auto')").fetchall()
+    (_, histogram, price, _), (_, release, rest, _) = charges(con)
+    explained = con.execute("FROM dp_explain(?)", [release]).fetchall()
+    prices = [text for about, text in explained if about == "price"]
+    assert [float(text.split()[2]) for text in prices] == [pytest.approx(rest, rel=1e-4), pytest.approx(price, rel=1e-4)]
+    assert prices[0].endswith(f"as release {release}")
+    assert f"before it, as release {histogram}, " in prices[1] and prices[1].endswith(f"here {bounds_of(con, release)}")
+    [kept] = [text for about, text in explained if text.startswith("kept of all rows: about ")]
+    assert histogram in kept
+
+
+def test_a_histogram_of_the_coarser_buckets_of_before_is_read_as_it_is(con, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr("dpsql.domains.unit_rows.finer", lambda most: LOWER)
+        con.execute(f"FROM dp_query('{TEXT}', epsilon := 4, max_rows := 'auto')").fetchall()
+    read, choose = [], row_bounds.chosen
+    monkeypatch.setattr(row_bounds, "chosen", lambda lower, *rest: (read.append(lower), choose(lower, *rest))[1])
+    con.execute("FROM dp_query('SELECT g, median(x) FROM t GROUP BY g', epsilon := 4, max_rows := 'auto')").fetchall()
+    assert read == [LOWER] and [operation for operation, *_ in charges(con)] == ["contributions", "query", "query"]
+    con.execute("FROM dp_query('SELECT g, median(x) FROM t GROUP BY g', epsilon := 5, max_rows := 'auto')").fetchall()
+    assert read[1:] == [(1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200)]
 
 
 def test_the_noise_is_that_of_what_was_learned(con):
