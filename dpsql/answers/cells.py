@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
 from dpsql.domains import sqltypes
 from dpsql.protected.source import ProtectedSource
@@ -17,34 +19,35 @@ _SMALL = 2**62
 _EPOCH = dt.datetime(1970, 1, 1)  # without a zone, as TIMESTAMP is
 
 
-def cell_texts(values: np.ndarray, sql_type: str) -> list[str | None]:
+def cell_texts(values: npt.ArrayLike, sql_type: str) -> list[str | None]:
     """Return numbers as the texts of values of a type; None for NaN, which stands for NULL.
 
     Dates are days, timestamps seconds since 1970. What is beyond the type's range is its nearest end.
 
     Parameters
     ----------
-    values : float array, shape (n,)
+    values : floats, shape (n,)
 
     Examples
     --------
-    >>> cell_texts(np.array([12.6, 2.5, np.nan, np.inf]), "TINYINT")
+    >>> cell_texts([12.6, 2.5, math.nan, math.inf], "TINYINT")
     ['13', '2', None, '127']
-    >>> cell_texts(np.array([2.5, -0.004]), "DECIMAL(4,2)"), cell_texts(np.array([1.0]), "DATE")
+    >>> cell_texts([2.5, -0.004], "DECIMAL(4,2)"), cell_texts([1.0], "DATE")
     (['2.50', '0.00'], ['1970-01-02'])
-    >>> cell_texts(np.array([-3.0]), "DECIMAL(3,3)")
+    >>> cell_texts([-3.0], "DECIMAL(3,3)")
     ['-0.999']
     """
     parsed, numbers = sqltypes.parse(sql_type), np.asarray(values, dtype=np.float64)
     if parsed.family in ("integer", "decimal"):
         return _whole_texts(numbers, parsed)
-    text = {"boolean": _truth, "temporal": partial(_moment, sql_type=sql_type)}.get(parsed.family, repr)
+    texts: dict[str, Callable[[float], str | None]] = {"boolean": _truth, "temporal": partial(_moment, sql_type=sql_type)}
+    text = texts.get(parsed.family, repr)
     return [None if math.isnan(value) else text(value) for value in numbers.tolist()]
 
 
 def cell_text(value: float, sql_type: str) -> str | None:
     """Return one number as `cell_texts` does."""
-    return cell_texts(np.array([value]), sql_type)[0]
+    return cell_texts([value], sql_type)[0]
 
 
 def list_texts(rows: np.ndarray, sql_type: str) -> list[str]:
