@@ -45,6 +45,8 @@ class Held:
     numbers : Numbers
     question : mapping
         ``arguments`` and ``conditions``: texts, in the order of the positions in the plan.
+    bought : str
+        When, in ISO format; empty where that is not known.
     """
 
     release: str
@@ -52,6 +54,7 @@ class Held:
     plan: Plan
     numbers: Numbers
     question: Mapping[str, Any]
+    bought: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ def of_release(context: Context, release: Release) -> Held:
     statistics = release.statistics(context.cursor)
     answer = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
     manifest = release.manifest
-    return Held(release.identifier, str(manifest["sha256"]), plan, answer, manifest["parameters"]["query"])
+    question, bought = manifest["parameters"]["query"], str(manifest["created"])
+    return Held(release.identifier, str(manifest["sha256"]), plan, answer, question, bought)
 
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:

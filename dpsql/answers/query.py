@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
 from dpsql.answers import answered, auto, held, rehearsing, remembered, row_bounds, telling
 from dpsql.answers.held import Part
 from dpsql.answers.looking import Looking
+from dpsql.books.entries import canonical_json
+from dpsql.calls.buying import BuyingCall
 from dpsql.calls.query import QueryCall
-from dpsql.errors import ArgumentError
+from dpsql.errors import ArgumentError, DpsqlError, UnsupportedQuery
+from dpsql.kinds.plans import request
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying, uses
 from dpsql.purchase.shares import part_of
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
+from dpsql.running import saying
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
+
+_BUCKETS = 1024
 
 
 def query(context: Context, call: QueryCall) -> str:
@@ -43,9 +53,26 @@ def query(context: Context, call: QueryCall) -> str:
         telling.tell(context, "dp_query", part.protected, part.held.plan.query)
         texts, ends = list(part.held.question["arguments"]), call.confidence is not None
         telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, texts, intervals=ends)
+    _tell_older(context, read_query, parts)
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text
+
+
+def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> None:
+    """Say of what was not bought by this call when it was bought, and what is declared otherwise since."""
+    if not saying.heard(context.progress):
+        return
+    new = {one.release for one in context.known.get(uses.PAID, ())}
+    wanted = purchases(read_query, [[part.protected for part in row] for row in parts])
+    for part, call in zip(chain.from_iterable(parts), chain.from_iterable(wanted), strict=True):
+        if part.held.release in new:
+            continue
+        today = None
+        with suppress(DpsqlError):
+            plan = request(context, part.protected, replace(call, epsilon=call.epsilon or 1.0)).plan.query
+            today = None if plan is None else (plan, call.canonical()["query"]["arguments"])
+        telling.tell_older(context, "dp_query", part.protected, part.held, today)
 
 
 def without_rows(context: Context, call: QueryCall) -> str:
@@ -73,8 +100,12 @@ def _completed(context: Context, call: QueryCall, answer: Callable[[Context, Que
     epsilon = call.epsilon
     if epsilon is not None:
         epsilon = epsilon / (len(asked) + 1)
-    for place, inner in enumerate(asked):
-        each = call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None)
+    parts = [call.changed(sql=inner, epsilon=epsilon, adaptive=False, confidence=None, release=None) for inner in asked]
+    if answer is query:
+        with suppress(ArgumentError, UnsupportedQuery):  # the rest may not be understood without their numbers
+            rest = _completed(context, call, without_rows)
+            uses.check_together(context, [pair for part in (*parts, rest) for pair in unpaid(context, part)])
+    for place, (inner, each) in enumerate(zip(asked, parts, strict=True)):
         relation = answer(context, each)
         rows = context.cursor.execute(f"SELECT * FROM {relation}").fetchall()  # noqa: S608 -- a relation of ours
         if len(rows) > 1 or (not rows and answer is query) or any(len(row) != 1 for row in rows):
@@ -99,6 +130,13 @@ def queries(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, Qu
         for bought, held in zip(purchases(read_query, sources), sources, strict=True)
         for purchase, source in zip(bought, held, strict=True)
     ]
+
+
+def unpaid(context: Context, call: QueryCall) -> list[tuple[ProtectedSource, BuyingCall]]:
+    """Return what a query would buy and what is not there already. No row is read."""
+    pairs = [(source, row_bounds.settled(context, source, purchase), purchase) for source, purchase in queries(context, call)]
+    looking = Looking(context)
+    return [pair for source, settled, purchase in pairs for pair in _unpaid(source, settled or purchase, settled, looking)]
 
 
 def checked(context: Context, call: QueryCall) -> tuple[Read, list[list[ProtectedSource]]]:
@@ -135,8 +173,36 @@ def purchases(read: Read, sources: list[list[ProtectedSource]]) -> list[list[Que
     return out
 
 
+def _unpaid(
+    source: ProtectedSource, call: QueryPurchase, settled: QueryPurchase | None, looking: Looking
+) -> list[tuple[ProtectedSource, BuyingCall]]:
+    """Return what is still to be bought for one grouping set: nothing, itself, or a histogram and then itself."""
+    if settled is None:
+        return [(source, part) for part in row_bounds.parts(source, call)]
+    return [] if looking.there(source, call) is not None else [(source, looking.completed(source, call))]
+
+
 def _bought(context: Context, read_query: Read, sources: list[list[ProtectedSource]], progress: Progress) -> list[list[Part]]:
-    wanted, looking = purchases(read_query, sources), Looking(context)
+    wanted = purchases(read_query, sources)
+    with ExitStack() as locks:
+        # the same question in another spelling, or a part of it, waits for what answers it
+        every = zip(chain.from_iterable(sources), chain.from_iterable(wanted), strict=True)
+        for name in sorted({_bucket(source, call) for source, call in every}):
+            locks.enter_context(context.instance.lock(name))
+        return _parts(context, read_query, sources, wanted, progress)
+
+
+def _bucket(source: ProtectedSource, call: QueryPurchase) -> str:
+    """Return the lock of all questions about the same groups of the same rows: one of `_BUCKETS`, since a process keeps locks."""
+    asked = call.asked.canonical()
+    text = canonical_json([source.books.database, source.key, asked["rows"], asked["keys"]])
+    return f"asking {int(hashlib.sha256(text.encode()).hexdigest(), 16) % _BUCKETS}"
+
+
+def _parts(
+    context: Context, read_query: Read, sources: list[list[ProtectedSource]], wanted: list[list[QueryPurchase]], progress: Progress
+) -> list[list[Part]]:
+    looking = Looking(context)
     settled = [
         [row_bounds.settled(context, source, call) for call, source in zip(calls, protected, strict=True)]
         for calls, protected in zip(wanted, sources, strict=True)
@@ -144,6 +210,9 @@ def _bought(context: Context, read_query: Read, sources: list[list[ProtectedSour
     wanted = [[done or call for done, call in zip(*pair, strict=True)] for pair in zip(settled, wanted, strict=True)]
     # what the answer is made of fails here or not at all: nothing is charged before all of it was tried
     rehearsing.rehearse(context, read_query, wanted, sources, looking)
+    # and all of it can be paid, or none is charged
+    pairs = zip(chain.from_iterable(wanted), chain.from_iterable(settled), chain.from_iterable(sources), strict=True)
+    uses.check_together(context, [pair for call, done, source in pairs for pair in _unpaid(source, call, done, looking)])
     for calls, done, protected in zip(wanted, settled, sources, strict=True):
         for place, source in enumerate(protected):
             if done[place] is None:

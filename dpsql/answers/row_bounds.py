@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from dpsql.accounting import charges_of, fits, standard_deviation
+from dpsql.accounting import standard_deviation
 from dpsql.answers import held
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
@@ -56,9 +56,9 @@ def bought(context: Context, source: ProtectedSource, call: QueryPurchase) -> tu
     """Return what a purchase buys: itself, after a histogram where one comes first. Nothing is bought."""
     rest = settled(context, source, call)
     if rest is None:
-        return _parts(source, call)
+        return parts(source, call)
     if call.epsilon is not None and rest.call.max_rows not in (None, call.call.max_rows):
-        return _parts(source, call)[0], rest
+        return parts(source, call)[0], rest
     return (rest,)
 
 
@@ -72,10 +72,9 @@ def learned(context: Context, source: ProtectedSource, call: QueryPurchase, prog
     ReleaseError
         The name is taken: what it was bought with is not what the call says.
     """
-    histogram, rest = _parts(source, call)
+    histogram, rest = parts(source, call)
     _check_name(context, source, rest)
     plan = request(context, source, rest).plan
-    _check_both(context, source, histogram, rest, call.epsilon)
     release = buying.buy(context, histogram, progress)
     counts = release.statistics(context.cursor).tables[(0,)]
     deviation = standard_deviation(release.plan.mechanism, release.plan.scales[0])
@@ -103,7 +102,7 @@ def _is_there(context: Context, source: ProtectedSource, call: QueryPurchase) ->
     return asked.hers and source.ledger.purchase(asked.release) is not None
 
 
-def _parts(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, QueryPurchase]:
+def parts(source: ProtectedSource, call: QueryPurchase) -> tuple[RowsCall, QueryPurchase]:
     """Return the purchase of the histogram, and that of the query with what is left of its loss."""
     if call.epsilon is None:
         raise ArgumentError("epsilon", None, "how many rows count is learned first: say a price")
@@ -124,7 +123,7 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
 
     Whatever was declared since: another number would be another release.
     """
-    least = None if call.epsilon is None else _parts(source, call)[1].epsilon
+    least = None if call.epsilon is None else parts(source, call)[1].epsilon
     tried = set()
     for name, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
         number = parameters.get("max_rows")
@@ -158,23 +157,6 @@ def _check_name(context: Context, source: ProtectedSource, rest: QueryPurchase) 
             f"release {rest.release!r} was bought for a smaller epsilon, another number of rows or another question than the call "
             "says. The same name gives back what was bought; to buy another one say release := 'another name'. Nothing was charged"
         )
-
-
-def _check_both(
-    context: Context, source: ProtectedSource, histogram: RowsCall, rest: QueryPurchase, epsilon: float | None
-) -> None:
-    """Refuse where the query could not be bought after its histogram; what is there already is not charged."""
-    asked = uses.asked(context, source, histogram)
-    if asked.hers and source.ledger.purchase(asked.release) is not None:
-        return
-    if not asked.hers:
-        uses.check(context, source, histogram)
-    budget, charges = uses.limit(source)
-    both = [request(context, source, one).calibration.charge for one in (histogram, rest)]
-    if fits(budget, charges, both[0]) and not fits(budget, charges_of(charges).plus(both[:1]), both[1]):
-        whose = "the budget of" if source.ledger.limit() is None else "your grant on"
-        said = f"{whose} {source.key} covers its histogram of rows per unit and not the query after it; FROM dp_budget()"
-        raise ArgumentError("epsilon", epsilon, f"{said} shows what is left. Nothing was charged")
 
 
 def _noise(plan: Plan) -> tuple[int, float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpsql.answers import kept, query_words
+from dpsql.answers.held import Held
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.groups import left_out, of_declared
@@ -13,6 +14,9 @@ from dpsql.running import saying
 from dpsql.session.instance import Context
 from dpsql.text import readable
 from dpsql.text.relation import literal
+
+Stated = tuple[QueryPlan, Sequence[str]]
+"""A plan, with the texts of its arguments."""
 
 
 def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None) -> None:
@@ -89,6 +93,58 @@ def tell_narrowed(
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
         line += "; intervals are of values so counted, not of those far out" if intervals else ""
         _say(context, f"{name} of {_about(protected)}: {text}: {line}")
+
+
+def tell_older(context: Context, name: str, protected: ProtectedSource, stored: Held, today: Stated | None) -> None:
+    """Say beside an answer that was bought before when that was, and what is declared otherwise since.
+
+    Parameters
+    ----------
+    name : str
+        Of the call.
+    today : (QueryPlan, sequence of str) or None
+        What would be bought now, with the texts of its arguments; None where that is not known.
+
+    Notes
+    -----
+    Privacy: what is declared, and was.
+    """
+    if not stored.bought:
+        return
+    bought = f"{name} of {_about(protected)}: answered by release {stored.release}, bought {stored.bought[:10]}, free"
+    query = stored.plan.query
+    changed = [] if query is None or today is None else _changed((query, stored.question["arguments"]), today)
+    if not changed:
+        _say(context, f"{bought}; rows that have changed since then are in it as they were")
+        return
+    _say(context, f"{bought}, with what was declared then ({'; '.join(changed)}): release := 'another name' buys it anew")
+
+
+def _changed(then: Stated, today: Stated) -> list[str]:
+    """Return in words what was declared otherwise when a release was bought."""
+    query, plan = then[0], today[0]
+    lines = []
+    if query.public and (not plan.public or query.groups_sql != plan.groups_sql):
+        now_known = f", now {plan.groups:,}" if plan.public and plan.groups != query.groups else ""
+        lines.append(f"{query.groups:,} public groups{now_known}")
+    now = _declared(*today)
+    for text, (lower, upper) in _declared(*then).items():
+        low, high = now.get(text, (lower, upper))
+        if (low, high) != (lower, upper):
+            shown = readable.expression(text)
+            lines.append(f"{shown} counted from {lower:,.6g} to {upper:,.6g}, now from {low:,.6g} to {high:,.6g}")
+    return lines
+
+
+def _declared(query: QueryPlan, arguments: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return the bounds of arguments that are declared, before they are narrowed; not those that are learned without."""
+    bounds = {v.position: (v.lower, v.upper) for measure in query.measures for v in measure.variables}
+    for learned in query.learning:
+        if learned.declared:
+            bounds[learned.position] = learned.edges[0], learned.edges[-1]
+        else:
+            bounds.pop(learned.position, None)
+    return {arguments[position]: ends for position, ends in bounds.items()}
 
 
 def _about(protected: ProtectedSource) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import duckdb
 
+from dpsql.books import files
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
 from dpsql.books.book import EMPTY, LONG, NAMES, Book
 from dpsql.books.entries import (
@@ -251,6 +252,10 @@ class Chain:
         self.books.open()
         cursor = self.books.cursor
         entry: dict[str, Any] | None
+        before, twice = files.opened(cursor, self.books.database)
+        if twice is not None:
+            told = f"the file of database {self.books.database!r} is attached as {twice!r} too, with other books"
+            raise LedgerError(f"{told}: DETACH one of them, and repeat the call; nothing was written")
         for attempt in range(_TRIES):
             with _writing:
                 committing = False
@@ -279,9 +284,21 @@ class Chain:
                 else:
                     if noted is not None:
                         _confirm(*noted)
+                    if entry is not None and before is not None and not before.written_since():
+                        raise self._forgotten()
                     return entry
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
+
+    def _forgotten(self) -> LedgerError:
+        database = self.books.database
+        error = LedgerError(
+            f"what the ledger of {self.source} was told is in memory and not in the file of database {database!r}, which is "
+            "attached without a write-ahead log (RECOVERY_MODE no_wal_writes): it would be forgotten. DETACH the database, ATTACH "
+            "it without that option, and repeat the call; nothing is read before"
+        )
+        error.uncertain = True
+        return error
 
     def _unwritten(self, reason: str, committing: bool) -> LedgerError:
         if "No space left" in reason or "quota" in reason:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from dpsql.accounting import Budget, Charge, Remaining, fits, remaining
+from dpsql.accounting import Budget, Charge, Remaining, charges_of, fits, remaining, total_guarantee
 from dpsql.books.chain import Chain
 from dpsql.books.entries import READS, Protection, canonical_json, charge_from_row, reading
 from dpsql.calls.granting import RENEWALS
@@ -276,8 +276,8 @@ class Granted(Chain):
         spent = self.window(grant, moment)
         return remaining(grant.budget(protection), spent), spent
 
-    def check_grant(self, protection: Protection, charge: Charge, moment: dt.datetime) -> None:
-        """Refuse a loss that the grant of the analyst who asks does not cover; a custodian needs none.
+    def check_grant(self, protection: Protection, charges: Sequence[Charge], moment: dt.datetime) -> None:
+        """Refuse losses that the grant of the analyst who asks does not cover, together; a custodian needs none.
 
         Raises
         ------
@@ -289,16 +289,19 @@ class Granted(Chain):
         grant = self.limit()
         if grant is None:
             return
-        grant.check_one(protection, charge)
+        for one in charges:
+            grant.check_one(protection, one)
         spent, budget = self.window(grant, moment), grant.budget(protection)
-        if not fits(budget, spent, charge):
+        *others, charge = charges
+        if not fits(budget, charges_of(spent).plus(others) if others else spent, charge):
             left, until = remaining(budget, spent), grant.end(moment)
             gaussian = not charge.events or charge.gaussian
             most = left.epsilon_left if gaussian else left.pure_epsilon_left
             limit = "is left"
             if charge.delta > budget.delta:
                 limit += f" at the grant's delta = {float(budget.delta):.3g}; the call's delta = {float(charge.delta):.3g} is above"
-            raise GrantExceeded(self.source, float(charge.epsilon), most, None if until is None else f"{until:%Y-%m-%d}", limit)
+            epsilon = total_guarantee(budget, charges).epsilon if others else charge.epsilon
+            raise GrantExceeded(self.source, float(epsilon), most, None if until is None else f"{until:%Y-%m-%d}", limit)
 
     def use(self, release: str, charge: Charge, protection: Protection, affordable: Callable[[Charge], bool]) -> bool:
         """Note that the analyst who asks uses a release that was bought already, and return True; free where she has a use of it.
@@ -324,7 +327,7 @@ class Granted(Chain):
                 return None
             self.check_intact()
             moment = now()
-            self.check_grant(protection, charge, moment)
+            self.check_grant(protection, [charge], moment)
             if not affordable(charge):
                 raise BudgetExhausted(self.source)
             return {"action": USE, "release": release, "written_at": moment, **losses(charge)}

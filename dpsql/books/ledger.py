@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.accounting import Charge, Charges, fits, remaining, shortfall
+from dpsql.accounting import Charge, Charges, charges_of, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
 from dpsql.books.entries import (
     Protection,
@@ -384,24 +384,42 @@ class Ledger(Linked):
             raise LedgerError(f"{self.source} was protected anew while the call was planned; nothing was charged, repeat the call")
         if self.purchase(release) is not None:
             raise LedgerError(f"release {release!r} is charged already; repeat the call to read it")
-        self.check_grant(protection, charge, moment)
-        # her grant was looked at before the table's budget, so that a refusal tells her nothing of others
-        spent = self.charges()
-        if not fits(protection.budget, spent, charge):
-            if self.limit() is not None:  # how much others have left is not hers to know
-                raise BudgetExhausted(self.source)
-            missing = shortfall(protection.budget, spent, charge)
-            left = remaining(protection.budget, spent)
-            hint = advice
-            if missing.unit == "rho":
-                most = left.epsilon_left
-                hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
-            elif missing.unit == "delta":
-                hint = "Name a smaller delta for this release, or let the custodian raise the budget (CALL dp_protect)."
-            elif missing.unit == "epsilon":
-                hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
-            raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
+        self._check_left(protection, [charge], moment, advice)
         return protection
+
+    def check_together(self, charges: Sequence[Charge], advice: str) -> None:
+        """Refuse releases that one call is to buy one after the other, where what is left does not cover all of them.
+
+        Raises
+        ------
+        BudgetExceeded, BudgetExhausted, NotGranted, GrantExceeded
+            As for one of `charge`; nothing was charged.
+        """
+        protection = self.protection()
+        if protection is not None:
+            self._check_left(protection, charges, now(), advice)
+
+    def _check_left(self, protection: Protection, charges: Sequence[Charge], moment: dt.datetime, advice: str) -> None:
+        """Refuse charges that are more than an analyst's grant, or the budget, has left."""
+        self.check_grant(protection, charges, moment)
+        # her grant was looked at before the table's budget, so that a refusal tells her nothing of others
+        spent, (*others, last) = self.charges(), charges
+        before = charges_of(spent).plus(others) if others else spent
+        if fits(protection.budget, before, last):
+            return
+        if self.limit() is not None:  # how much others have left is not hers to know
+            raise BudgetExhausted(self.source)
+        missing, left = shortfall(protection.budget, before, last), remaining(protection.budget, spent)
+        hint = advice
+        if missing.unit == "rho":
+            most = left.epsilon_left
+            hint = f"At the budget's delta, one more release with Gaussian noise can have epsilon := {most:g} at most. {advice}"
+        elif missing.unit == "delta":
+            hint = "Name a smaller delta for this release, or let the custodian raise the budget (CALL dp_protect)."
+        elif missing.unit == "epsilon":
+            hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
+        more = sum(_amount(charge, missing.unit, protection.budget.accountant) for charge in others)  # what all of them cost
+        raise BudgetExceeded(self.source, missing.requested + more, missing.left + more, missing.unit, hint)
 
     def affordable(self, charge: Charge) -> bool:
         """Return whether the budget covers one more charge."""
@@ -445,6 +463,13 @@ class Ledger(Linked):
             why = "a reading failed" if any(action == "fail" for action, _, _ in since) else "readings were interrupted"
             return f"intact; only tables and their columns can be bought since {why}: entry {stopped}"
         return "intact"
+
+
+def _amount(charge: Charge, unit: str, accountant: str) -> float:
+    """Return what a charge costs in the unit of a `shortfall`."""
+    if accountant == "basic" or unit == "epsilon":
+        return float(getattr(charge, unit))
+    return float(charge.cost.gaussian_rho if unit == "rho" else charge.cost.selection_delta)
 
 
 def _anchored(path: Path, before: Path | None) -> dict[str, Any]:

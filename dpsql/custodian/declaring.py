@@ -133,6 +133,8 @@ def _declared(context: Context, call: DeclareCall, status: str = "declared") -> 
     protected.books.declare(protected.query, attribute, context.user)
     if before is not None and before != attribute:
         status += _kept(protected, column.name)
+        # beside an answer that was bought before it is said what is declared otherwise since
+        context.instance.remembered.pop("answers", None)
     return inline(ATTRIBUTE_COLUMNS, [_shown(attribute, status)])
 
 

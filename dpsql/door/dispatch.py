@@ -57,6 +57,22 @@ def answer(name: str) -> Callable[[Context, Any], str]:
     return function
 
 
+def _after(told: str, bought: int) -> str:
+    """Return what a refusal says where the call, or the statement that it stands in, had bought releases before it.
+
+    Examples
+    --------
+    >>> _after("exceeded; nothing was charged.", 2)
+    'exceeded; nothing more was charged. 2 releases were bought before that and are kept: asked again they are free'
+    """
+    if "othing was charged" not in told:
+        return told
+    kept = "1 release was bought before that and is kept: asked again it is" if bought == 1 else (
+        f"{bought} releases were bought before that and are kept: asked again they are"
+    )
+    return f"{told.replace('othing was charged', 'othing more was charged').removesuffix('.')}. {kept} free"
+
+
 def run(
     instance: Instance,
     name: str,
@@ -104,6 +120,11 @@ def run(
                 return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None
+        except DpsqlError as error:
+            bought = len([*(paid or ()), *context.known.get("paid", ())])
+            if bought:
+                error.args = (_after(str(error), bought),)
+            raise
         except duckdb.Error as error:  # of a look-up: DuckDB lists all attached databases, also one whose server is gone
             if foreign(error):
                 raise DpsqlError(first_line(error)) from None

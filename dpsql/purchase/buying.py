@@ -236,7 +236,7 @@ def _charge(context: Context, protected: ProtectedSource, store: Path, name: str
         charge=wanted.calibration.charge,
         planned=protected.held,
         versions=versions(),
-        advice="Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases()).",
+        advice=uses.ADVICE,
         reads=dataclasses.replace(measures.reads(context, protected, wanted.plan), public=_public(protected)),
     )
     uses.note(context, name, wanted.calibration.charge)

@@ -31,6 +31,8 @@ SHARED = "analysts"
 """Whose the releases are that analysts with grants share: no analyst and no user is called so in the books' identifiers."""
 PAID = "paid"
 """Where a call's context has what it has paid for."""
+ADVICE = "Ask for a smaller epsilon (FROM dp_budget() shows what is left), or reread what was bought (FROM dp_releases())."
+"""What helps where the budget does not cover a call."""
 _WHOLE = "epsilon of the whole call"
 
 
@@ -134,6 +136,31 @@ def check(context: Context, protected: ProtectedSource, call: BuyingCall) -> Non
         raise GrantExceeded(grant.source, epsilon, grant.per_query, None, told)
 
 
+def check_together(context: Context, wanted: Sequence[tuple[ProtectedSource, BuyingCall]]) -> None:
+    """Refuse purchases of one call that are more, together, than is left; what is there already is free.
+
+    Each is checked again where it is charged. One of them alone is not looked at: its charge says all there is to say.
+
+    Raises
+    ------
+    BudgetExceeded, BudgetExhausted, NotGranted, GrantExceeded
+        Nothing was charged.
+    """
+    tables: dict[tuple[str, str], tuple[ProtectedSource, dict[str, Charge]]] = {}
+    for protected, call in wanted if len(wanted) > 1 else ():
+        use = asked(context, protected, call)
+        if use.hers and protected.ledger.purchase(use.release) is not None:
+            continue
+        if not use.hers:
+            check(context, protected, call)
+        plan = use.wanted or request(context, protected, call)
+        charges = tables.setdefault((protected.books.database, protected.key), (protected, {}))[1]
+        charges[use.release] = plan.calibration.charge
+    for protected, charges in tables.values():
+        if len(charges) > 1:
+            protected.ledger.check_together([*charges.values()], ADVICE)
+
+
 def limit(protected: ProtectedSource) -> tuple[Budget, Sequence[Charge]]:
     """Return the limit that whoever asks has, and what counts against it: the table's, or the analyst's grant in this window."""
     grant = protected.ledger.limit()
@@ -145,7 +172,7 @@ def limit(protected: ProtectedSource) -> tuple[Budget, Sequence[Charge]]:
 def affordable(protected: ProtectedSource, charge: Charge) -> bool:
     """Return whether whoever asks can buy something now: the budget covers it, and an analyst's grant does too."""
     try:
-        protected.ledger.check_grant(protected.protection, charge, now())
+        protected.ledger.check_grant(protected.protection, [charge], now())
     except GrantExceeded:
         return False
     return fits(protected.protection.budget, protected.ledger.charges(), charge)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -128,13 +129,13 @@ class KeyValues:
         # keys are functions of atoms now, each of which has its values in a list
         replaced = [self._replaced(key) for key in keys]
         listed = [self._total(key) for key in replaced]
+        # which atoms each key depends on: keys that share one have to be listed together
+        sets = [_names(key) for key in replaced]
         with_other = tuple(i for i, key in enumerate(keys) if self._has_other(key))
         listed = [
-            text if isinstance(key, exp.Column) else self._without_label(key, text, shown=i in with_other)
-            for i, (key, text) in enumerate(zip(keys, listed, strict=True))
+            text if isinstance(key, exp.Column) else self._without_label(key, text, names, shown=i in with_other)
+            for i, (key, text, names) in enumerate(zip(keys, listed, sets, strict=True))
         ]
-        # which atoms each key depends on: keys that share one have to be listed together
-        sets = [frozenset(c.name for c in key.find_all(exp.Column)) for key in replaced]
         combined = self._combined()
         filters = [*self._filters(), *combined]
         for linked, _ in combined:
@@ -231,9 +232,13 @@ class KeyValues:
             out = node.copy()
             for child, atom_of in [(c, self._replaced(c)) for c in _children(out)]:
                 child.replace(atom_of)
-            return out
         except NotListed:
             return self._part(node)
+        # of too many values together what is made of them may have few: a condition, a number of years
+        if self._combinations(_names(out)) > self.most:
+            with suppress(NotListed):
+                return self._part(node)
+        return out
 
     def _part(self, node: exp.Expression) -> exp.Expression:
         """Return a part of a key, whose columns have no lists, as a column that lists the part's own values."""
@@ -314,7 +319,7 @@ class KeyValues:
                 for column in columns if not self._decides(part) else []:
                     if self.universe(column).other:  # what is true of values that are not listed is not known
                         text += f" OR {quoted(_ALIAS, self.atoms[canonical(column)].name)} = {literal(OTHER_LABEL)}"
-                out.append((frozenset(c.name for c in tree.find_all(exp.Column)), text))
+                out.append((_names(tree), text))
             except (DpsqlError, NotListed):
                 continue
         return out
@@ -367,10 +372,11 @@ class KeyValues:
         """Whether a column is compared with listed values alone where it stands: all other values are alike there."""
         return isinstance(column.parent, exp.EQ | exp.In) and column.parent.this is column and self._decides(column.parent)
 
-    def _without_label(self, key: exp.Expression, text: str, *, shown: bool) -> str:
-        """Return a key over atoms that is not computed of `OTHER_LABEL`, which is no value of the rows."""
-        names = dict.fromkeys(canonical(column) for column in self._unlisted(key))
-        labelled = " OR ".join(f"{quoted(_ALIAS, self.atoms[n].name)} = {literal(OTHER_LABEL)}" for n in names if n in self.atoms)
+    def _without_label(self, key: exp.Expression, text: str, names: frozenset[str], *, shown: bool) -> str:
+        """Return a key over atoms, of these names, that is not computed of `OTHER_LABEL`, which is no value of the rows."""
+        columns = dict.fromkeys(canonical(column) for column in self._unlisted(key))
+        atoms = [self.atoms[column].name for column in columns if column in self.atoms]
+        labelled = " OR ".join(f"{quoted(_ALIAS, name)} = {literal(OTHER_LABEL)}" for name in atoms if name in names)
         if not labelled:
             return text
         return f"CASE WHEN {labelled} THEN {literal(OTHER_LABEL) if shown else 'NULL'} ELSE {text} END"
@@ -450,6 +456,11 @@ def _qualify(trees: Sequence[exp.Expression]) -> None:
         qualifiers = tables.get(fold(column.name), {})
         if len(column.parts) == 1 and len(qualifiers) == 1:
             column.set("table", next(iter(qualifiers.values())).copy())
+
+
+def _names(tree: exp.Expression) -> frozenset[str]:
+    """Return the names of the atoms that an expression over atoms depends on."""
+    return frozenset(column.name for column in tree.find_all(exp.Column))
 
 
 def _reference(atom: _Atom) -> exp.Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import cast
 
@@ -29,7 +29,7 @@ from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.tables.tuple_index import tuple_index
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier, literal, split_name
+from dpsql.text.relation import identifier, key_name, literal, split_name
 
 _MADE = "dpsql: synthetic rows of "  # how the comment of a table of `into` begins
 
@@ -232,7 +232,23 @@ def check_target(context: Context, name: str) -> str:
     # Only what dpsql wrote may be replaced: its comment says so.
     if row is not None and not comment.startswith(_MADE):
         raise ArgumentError("into", name, "a table of that name exists and was not made by dpsql; choose another name or drop it")
+    if row is not None:
+        check_unprotected(context, "into", name, parts[0], [key_name(*parts[1:])])
     return comment
+
+
+def check_unprotected(context: Context, argument: str, name: str, database: str, keys: Collection[str]) -> None:
+    """Refuse to replace tables that have, or had, a budget or a link: whoever made them, their rows may be people's.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    attached = next(one for one in context.databases() if fold(one) == fold(database))
+    private = Books(context.cursor, attached).private(keys)
+    if private:
+        told = f"table {private[0]} would be replaced, and has a budget or a link; choose another name, or drop the table"
+        raise ArgumentError(argument, name, told)
 
 
 def table_name(context: Context, name: str) -> tuple[str, str, str]:

@@ -14,13 +14,14 @@ from dpsql.books.schema import SCHEMA, rollback
 from dpsql.errors import ArgumentError, first_line
 from dpsql.release.linked import LinkedPlan, LinkedTable
 from dpsql.release.store import Release
+from dpsql.rows.drawing import check_unprotected
 from dpsql.rows.families import Drawing, described, made_up, model_of, plan_of
 from dpsql.rows.models import mark
 from dpsql.rows.writing import run, visible
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.names import fold
-from dpsql.text.relation import identifier, literal, split_name
+from dpsql.text.relation import identifier, key_name, literal, split_name
 
 _MADE = "dpsql: synthetic rows of "  # as `dpsql.rows.drawing` has it
 _PATH = "SET search_path = 'system.main'"  # as `dpsql.session.settings.pin` has it
@@ -76,7 +77,9 @@ def check_target(context: Context, name: str, tables: list[str]) -> dict[str, st
             raise ArgumentError(
                 "into_schema", name, f"has a table {table!r} that dpsql did not make; choose another schema, or drop it"
             )
-    return {fold(table): comments[fold(table)] for table in tables if fold(table) in comments}
+    existing = {fold(table): comments[fold(table)] for table in tables if fold(table) in comments}
+    check_unprotected(context, "into_schema", name, database, [key_name(schema, table) for table in existing])
+    return existing
 
 
 def write(

@@ -167,7 +167,8 @@ def test_a_histogram_of_laplace_noise_spends_no_delta():
         for delta in (1e-12, 1e-11):
             con.execute(call.format(delta)).fetchall()
         spent = con.execute("SELECT operation, delta FROM dp_ledger() WHERE action = 'charge' ORDER BY entry").fetchall()
-        assert spent == [("contributions", 0.0), ("query", 1e-12), ("query", 1e-11)]
+        assert [operation for operation, _ in spent] == ["contributions", "query", "query"]
+        assert [delta for _, delta in spent] == pytest.approx([0.0, 1e-12, 1e-11], rel=1e-12)  # as DuckDB makes a DOUBLE of a DECIMAL
 
 
 def test_the_plan_says_both_and_buys_neither(con):
@@ -247,7 +248,7 @@ def test_where_both_cannot_be_paid_neither_is():
         con.execute("CREATE TABLE s AS FROM t; CALL dp_protect('s', epsilon := 1, delta := 1e-9, privacy_unit := 'u', max_contributions := 9)")
         con.execute("FROM dp_query('SELECT count(*) FROM s', epsilon := 0.7)").fetchall()
         before = charges(con)
-        with pytest.raises(duckdb.Error, match="covers its histogram of rows per unit and not the query after it"):
+        with pytest.raises(duckdb.Error, match="BudgetExceeded: .* nothing was charged"):
             con.execute("FROM dp_query('SELECT sum(1) FROM s', epsilon := 0.9, max_rows := 'auto', bounds := {'1': [0, 1]})").fetchall()
         assert charges(con) == before
 
