@@ -149,6 +149,10 @@ def _checked(
         return Aggregate("count", (), both)
     if function == "count_distinct" and len(arguments) != 1:
         refuse("count(DISTINCT a, b)", "write count(DISTINCT (a, b)) for combinations, as DuckDB does", node)
+    # rows whose argument is NULL do not count, so a condition around it is a filter: then a person can be seen to count once
+    if function == "count_distinct" and (chosen := _chosen(arguments[0])) is not None:
+        inside, argument = chosen
+        condition, arguments = inside if condition is None else exp.and_(condition.copy(), inside.copy()), [argument]
     if function in ("count", "count_distinct") and arguments and (combination := as_one(arguments[0])) is not None:
         arguments = [combination] if function == "count_distinct" else []  # a tuple is never NULL
     # by now every spelling has its arguments in one order
@@ -160,6 +164,21 @@ def _checked(
             advice = "compute the inner one in a subquery that groups by the privacy unit"
             refuse(f"{name} of an aggregate or window", advice, node)
     return Aggregate(function, tuple(arguments), condition, quantiles, listed, bounds)
+
+
+def _chosen(node: exp.Expression) -> tuple[exp.Expression, exp.Expression] | None:
+    """Return condition and value of ``CASE WHEN condition THEN value END``, or of ``if(condition, value, NULL)``; else None."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Anonymous) and fold(str(node.this)) == "if" and len(node.expressions) == 3:
+        condition, value, default = node.expressions
+        return (condition, value) if isinstance(default, exp.Null) else None
+    default = node.args.get("default")
+    if not isinstance(node, exp.Case) or len(node.args["ifs"]) != 1 or not (default is None or isinstance(default, exp.Null)):
+        return None
+    [branch] = node.args["ifs"]
+    compared = node.this
+    return branch.this if compared is None else exp.EQ(this=compared.copy(), expression=branch.this.copy()), branch.args["true"]
 
 
 def counts_if(node: exp.Expression) -> bool:
