@@ -58,8 +58,11 @@ _TAIL, _ROW = 8, 0.5
 _PARTS = 8
 """Candidates for a bound inside of each cell."""
 _STEEP = 16.0
-WIDE = 2.0**16
-"""How many times a smaller bound (or 1, where that is less) the larger one is from which on declared bounds are narrowed."""
+WIDE = 2.0**8
+"""How many times a smaller bound (or 1, where that is less) the larger one is from which on declared bounds may be narrowed, ..."""
+_FAR = 2.0**16
+_WORTH = 4.0
+"""... and up to `_FAR` are where that divides the noise by so much: bounds that nearly fit cut off nothing that is not seen."""
 CUT = 0.05
 """Largest bias by bounds that were declared and are narrowed, as a share of the standard deviation of the noise."""
 _FIELDS = ("position", "edges", "scale", "mechanism", "filter", "whole")
@@ -178,16 +181,16 @@ def edges_of(sql_type: str, lower: float = -math.inf, upper: float = math.inf, *
     return (low, *(edge for edge in edges if low < edge < high), high)
 
 
-def wide(lower: float, upper: float) -> bool:
+def wide(lower: float, upper: float, times: float = WIDE) -> bool:
     """Return whether bounds are so far apart, by powers of two, that next to all values may be far from the larger one.
 
     Examples
     --------
-    >>> wide(0, 120), wide(0, 10_000_000), wide(1.6e9, 1.7e9), wide(-100_000, 5)
-    (False, True, False, True)
+    >>> wide(0, 120), wide(0, 10_000_000), wide(1.6e9, 1.7e9), wide(-1_000, 5), wide(-1_000, 5, 2**16)
+    (False, True, False, True, False)
     """
     least = 0.0 if lower <= 0 <= upper else min(abs(lower), abs(upper))
-    return math.isfinite(upper - lower) and max(abs(lower), abs(upper)) >= WIDE * max(1.0, least)
+    return math.isfinite(upper - lower) and max(abs(lower), abs(upper)) >= times * max(1.0, least)
 
 
 def sensitivity_of(most_rows: int, neighbors: str) -> Bounds:
@@ -281,10 +284,20 @@ def chosen(
     -----
     A bound may be inside of a cell: its rows are taken to be spread over the logarithm of x, sloping as the cells beside it do.
     """
-    rows = likely(learning, counts)
+    if not learning.declared:
+        return _least(learning, counts, noise, degree, groups, span=span)
+    declared = learning.edges[0], learning.edges[-1]
     # where the histogram saw nothing but noise, what was declared stays
-    if learning.declared and not _sees_magnitudes(learning, counts):
-        return learning.edges[0], learning.edges[-1]
+    if not _sees_magnitudes(learning, counts):
+        return declared
+    bounds = _least(learning, counts, noise, degree, groups, span=span)
+    before, after = (high - low if span else max(abs(low), abs(high)) for low, high in (declared, bounds))
+    return bounds if wide(*declared, _FAR) or _WORTH * after**degree <= before**degree else declared
+
+
+def _least(learning: Learning, counts: IntArray, noise: float, degree: int, groups: float, *, span: bool) -> Bounds:
+    """Return the bounds of least error; of declared ones the least that cut off hardly anything. As in `chosen`."""
+    rows = likely(learning, counts)
     if not rows.any():
         return covering(learning, counts)
     points, values, masses = _spread(learning, rows)

@@ -172,7 +172,7 @@ def test_both_signs_and_one_sign() -> None:
 
 @pytest.mark.parametrize(
     ("lower", "upper", "wanted"),
-    [(0, 65_535, False), (0, 65_536, True), (-65_536, 0, True), (1, 65_536, True), (2, 65_536, False), (1e9, 2e9, False), (-1e12, 1e12, True), (0, 1, False),
+    [(0, 255, False), (0, 256, True), (-256, 0, True), (1, 256, True), (2, 256, False), (1e9, 2e9, False), (-1e12, 1e12, True), (0, 1, False),
      (0, math.inf, False), (1e-9, 1, False), (1e-9, 1e5, True)],
 )
 def test_bounds_are_wide_by_what_is_public(lower: float, upper: float, wanted: bool) -> None:
@@ -198,6 +198,17 @@ def test_declared_bounds_are_narrowed_so_far_that_hardly_anything_is_cut(span: b
         off = np.abs(values) ** degree - np.minimum(np.abs(values), reach) ** degree
         assert off.sum() / 8 < 0.5 * degree * 10 * reach**degree
         assert chosen(replace(one, declared=False), counts, 10.0, span=span, degree=degree, groups=8)[int(sign > 0)] * sign < reach
+
+
+@pytest.mark.parametrize("span", [True, False])
+@pytest.mark.parametrize(("upper", "most"), [(400, None), (5_000, 400), (60_000, 400), (100_000, 60_000)])
+def test_bounds_that_nearly_fit_stay(upper: float, most: float | None, span: bool) -> None:
+    """Values up to 300, or a half of bounds so wide that whatever is spared is worth it: below that, a quarter of the noise is."""
+    rng = np.random.default_rng(12)
+    one = declared(5.0, 0, upper)
+    values = rng.uniform(0, 50_000 if upper > 65_536 else 300, 50_000)
+    low, high = chosen(one, histogram(one, values) + np.rint(rng.normal(0, 5, one.cells)).astype(np.int64), 3.0, span=span)
+    assert low == 0 and (high == upper if most is None else high <= most)
 
 
 def test_declared_bounds_stay_where_nothing_is_seen_or_all_is_full() -> None:
