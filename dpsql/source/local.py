@@ -6,6 +6,7 @@ WHERE and joins below, then GROUP BY, then windows, then the list, each with the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -189,14 +190,28 @@ class LocalAnalysis(Listing):
         return relation
 
     def _groups(self, keys: Sequence[exp.Expression], rows: Rows) -> int:
-        """Return how many groups of a unit there are, at most, as links allow: as many as the table has rows whose key they are by.
+        """Return how many groups of a unit there are, at most, as links allow.
 
-        It is a default for whoever bounds rows, as `Relation.most` is. Privacy does not rest on it.
+        Of keys that are made of columns of some relations, and of the unit, as many as a unit's rows of these have combinations; of
+        a key of one table's, as many as that has rows. It is a default for whoever bounds rows, as `Relation.most` is. Privacy does
+        not rest on it.
         """
+        items: dict[int, Item] = {}
+        for column in (column for key in keys for column in key.find_all(exp.Column)):
+            try:
+                known = plain(column, rows.scope)
+            except ArgumentError:
+                return rows.most
+            # what is computed below, and public, is as different as the rows are
+            if known is None or not (known[1].unit or (known[0].name and known[0].protected)):
+                return rows.most
+            if not known[1].unit:
+                items[id(known[0])] = known[0]
+        most = min(rows.most, math.prod(item.most + item.outer for item in items.values()))
         columns = [known[1] for key in keys if (known := plain(key, rows.scope)) is not None and not known[1].unit]
         if len(columns) != 1 or any(plain(key, rows.scope) is None for key in keys):
-            return rows.most
-        return min((self.most_of(table) for table, _ in columns[0].keys), default=rows.most)
+            return most
+        return min((self.most_of(table) for table, _ in columns[0].keys), default=most)
 
     def _spelled(self, node: exp.Expression, aliases: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
         """Return an expression with names that AS gave in the same SELECT written out; a column of that name must be the same."""
