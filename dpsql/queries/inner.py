@@ -5,7 +5,7 @@ Privacy: none; public declarations and the text of the query alone. No table is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -20,6 +20,7 @@ from dpsql.queries.groups import Universes, public_groups, type_over
 from dpsql.queries.lineage import Leaf, Lineage, Made
 from dpsql.queries.naming import canonical
 from dpsql.queries.universes import Universe
+from dpsql.text.names import fold
 
 LeafUniverse = Callable[[exp.Table, str], Universe | None]
 """A table and the name of a column -> what is known of its values; of a public table they may all be listed."""
@@ -90,11 +91,12 @@ class InnerValues:
             return None
         values = [v for f in universes for v in f.values or ()]
         listed = all(f.values is not None for f in universes)
+        relation = column.table or _relation(lineage.select, origin or ())
         return Universe(
             universes[0].sql_type,
             tuple(dict.fromkeys(values)) if listed else None,
             hull(universes[0].range, *(f.range for f in universes[1:])),
-            any(f.nullable for f in universes) or _adds_null(lineage.select),
+            any(f.nullable for f in universes) or _adds_null(lineage.select, relation),
             any(f.open for f in universes) and listed,
             any(f.strays for f in universes),
         )
@@ -158,8 +160,25 @@ class InnerValues:
         return None if universe is None else replace(universe, range=bounds if bounds != UNKNOWN else universe.range, nullable=True)
 
 
-def _adds_null(select: exp.Select) -> bool:
-    """Return whether a SELECT can put NULLs beside values: outer joins, and groups of several levels."""
+def _relation(select: exp.Select, origin: Sequence[Leaf | Made]) -> str:
+    """Return the relation of a SELECT that is the one table that a column is of; nothing where it is of another or of several."""
+    table = origin[0].table if len(origin) == 1 and isinstance(origin[0], Leaf) else None
+    start, joins = select.args.get("from_") or select.args.get("from"), select.args.get("joins") or []
+    return next((str(one.this.alias_or_name) for one in (start, *joins) if one is not None and one.this is table), "")
+
+
+def _adds_null(select: exp.Select, relation: str = "") -> bool:
+    """Return whether a SELECT can put NULLs beside values, of one relation or of any: outer joins, groups of several levels."""
     group = select.args.get("group")
-    levels = group is not None and any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "totals"))
-    return levels or any(join.side for join in select.args.get("joins") or [])
+    if group is not None and any(group.args.get(k) for k in ("rollup", "cube", "grouping_sets", "totals")):
+        return True
+    start, joins = select.args.get("from_") or select.args.get("from"), select.args.get("joins") or []
+    names = [fold(one.this.alias_or_name) for one in (start, *joins) if one is not None]
+    if not relation or names.count(fold(relation)) != 1:  # a name without its relation may be of any, or of two at once (USING)
+        return any(join.side for join in joins)
+    place = names.index(fold(relation))
+    # RIGHT and FULL leave rows without those before it, LEFT and FULL without its own
+    return any(
+        join.side in (("LEFT", "FULL") if place == number else ("RIGHT", "FULL") if place < number else ())
+        for number, join in enumerate(joins, 1)
+    )
