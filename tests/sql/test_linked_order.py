@@ -76,6 +76,9 @@ def test_rows_are_written_in_order_and_draws_repeat(con: duckdb.DuckDBPyConnecti
     assert inside == [True, True]
     con.execute(f"FROM dp_sample('{release}', into_schema := 'two')")
     con.execute(f"FROM dp_sample('{release}', into_schema := 'three', seed := 3)")
+    con.execute("CALL dp_protect('two.visits', epsilon := 1, delta := 1e-9)")
+    with pytest.raises(duckdb.Error, match="into_schema = 'two': table two.visits would be replaced, and has a budget or a link"):
+        con.execute(f"FROM dp_sample('{release}', into_schema := 'two', seed := 4)")
     same = "SELECT count(*) FROM (FROM one.visits EXCEPT ALL FROM {}.visits)"
     assert con.execute(same.format("two")).fetchone() == (0,)
     assert con.execute(same.format("three")).fetchone()[0] > 0

@@ -255,6 +255,18 @@ def test_rows_seed_and_into_draw_again_for_free(con, charges):
     assert charges() == 1
 
 
+def test_a_synthetic_table_with_a_budget_of_its_own_is_not_replaced(con):
+    draw = "FROM dp_synthesize('people', epsilon := 1.0, options := {{'steps': 5}}, rows := {}, into_table := 'mine')"
+    con.execute(draw.format(20))
+    con.execute("CALL dp_protect('mine', epsilon := 1, delta := 1e-9)")
+    with pytest.raises(duckdb.Error, match="table main.mine would be replaced, and has a budget or a link"):
+        con.execute(draw.format(30))
+    assert con.execute("SELECT count(*) FROM mine").fetchone() == (20,)
+    con.execute("DROP TABLE mine")
+    con.execute(draw.format(30))
+    assert con.execute("SELECT count(*) FROM mine").fetchone() == (30,)
+
+
 def test_the_ledger_is_read_once_for_all_releases(con, charges, monkeypatch):
     """It was read three times for each of them, and the histogram of rows per unit looked for as often: 40 ms a release."""
     asked = []
