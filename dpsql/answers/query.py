@@ -60,8 +60,11 @@ def query(context: Context, call: QueryCall) -> str:
 
 
 def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> None:
-    """Say of what was not bought by this call when it was bought, and what is declared otherwise since."""
-    if not saying.heard(context.progress):
+    """Say of what was not bought by this call when it was bought, and what is declared otherwise since.
+
+    Not to an analyst: when it was bought says that somebody else had asked.
+    """
+    if context.analyst is not None or not saying.heard(context.progress):
         return
     new = {one.release for one in context.known.get(uses.PAID, ())}
     wanted = purchases(read_query, [[part.protected for part in row] for row in parts])
