@@ -357,8 +357,8 @@ def plan(
     con: Connection,
     source: str,
     *,
-    epsilon: float,
     method: str | None = None,
+    epsilon: float | None = None,
     delta: float | None = None,
     columns: Sequence[str] | None = None,
     k: int | None = None,
@@ -374,7 +374,8 @@ def plan(
     options.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
-    dp_contributions.
+    dp_contributions. options := {'noise_scale': s} in the place of epsilon: the plan of the least epsilon with which no release
+    has a larger noise scale.
 
     One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
     (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells,

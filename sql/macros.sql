@@ -129,7 +129,8 @@ FROM system.main.query(system.main.concat('FROM ', system.main.__dp_call_needs_d
 -- dp_plan: Show what a dp_synthesize, dp_marginals (with k), dp_contributions or dp_query call would measure and cost. With
 -- operation := 'synthesize_tables' the plan is of a table and all that are linked to it; independent may stand in options. A source
 -- with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of dp_contributions.
--- One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
+-- options := {'noise_scale': s} in the place of epsilon: the plan of the least epsilon with which no release has a larger noise
+-- scale. One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
 -- (affordable), noise_scale, expected errors, what is left after, notes; then operation, method, columns, left_out, cells, seconds
 -- (estimated_stages: a MAP by stage) and memory for two cores and rows rows (100,000 where none are given). noise_by_contributions:
 -- the noise scale for other max_contributions. Privacy status: free; no row is read. Gives one row.

@@ -20,10 +20,10 @@ from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
-from dpsql.calls.tables import ContributionsCall, LevelCall
+from dpsql.calls.tables import ContributionsCall, LevelCall, RowsCall
 from dpsql.calls.values import BoundsCall, DiscoverCall
 from dpsql.domains import sqltypes, unit_rows
-from dpsql.errors import DpsqlError, EngineLost
+from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 from dpsql.kinds import measures as measured
 from dpsql.kinds.plans import Request, request
 from dpsql.protected.columns import asked_order, spelled
@@ -51,6 +51,8 @@ PLAN_COLUMNS = {  # terminals hide those in the middle
 }
 _ORDINAL = {0: "total", 1: "one-way", 2: "two-way", 3: "three-way"}
 _MOST_NAMED = 3
+NOISE_SCALE = "noise_scale"
+_LEAST_EPSILON, MOST_EPSILON = 1e-4, 1000.0
 _BOUNDED = ("integer", "decimal", "float")
 """Types of which dp_declare(..., discover := true) buys bounds."""
 
@@ -58,15 +60,27 @@ _BOUNDED = ("integer", "decimal", "float")
 def plan(context: Context, call: PlanCall) -> str:
     """Return the plan of a dp_synthesize(_tables), dp_marginals (with ``k``) or dp_contributions call, as a relation of one row.
 
-    Of an aggregate query: a row for each release that it would buy.
+    Of an aggregate query: a row for each release that it would buy. With ``options := {'noise_scale': s}`` in the place of an
+    epsilon: of the least one with which no release has a larger noise scale.
     """
+    most = call.options.get(NOISE_SCALE)
+    if NOISE_SCALE in call.options:
+        call = _with_epsilon(context, call)
+    rows = [row_of(context, *pair, call) for pair in _releases(context, call)]
+    if most is not None:  # of several releases each row has its own epsilon
+        told = f"epsilon := {call.epsilon:g} is the least of the call with a noise scale of at most {most:g}"
+        rows = [[*row[:-1], [told, *row[-1]]] for row in rows]
+    return inline(PLAN_COLUMNS, rows)
+
+
+def _releases(context: Context, call: PlanCall) -> list[tuple[ProtectedSource, BuyingCall]]:
+    """Return what a call would buy, with the source of each release."""
     if call.operation == "query" or (call.operation is None and is_aggregate_query(call.source)):
-        pairs = [
+        return [
             (source, variant)
             for source, purchase in queries(context, call.as_query())
             for variant in row_bounds.bought(context, source, purchase)
         ]
-        return inline(PLAN_COLUMNS, [row_of(context, *pair, call) for pair in pairs])
     protected = resolve(context, call.source)
     asked: BuyingCall = call.asked()
     if isinstance(asked, ContributionsCall) and asked.per is not None:
@@ -77,7 +91,35 @@ def plan(context: Context, call: PlanCall) -> str:
         asked = BoundsCall(asked.source, asked.column, asked.epsilon, asked.delta, asked.release)
     if asked.columns is not None:
         asked = asked.spelled(spelled(protected, asked.columns))
-    return inline(PLAN_COLUMNS, [row_of(context, protected, asked, call)])
+    return [(protected, asked)]
+
+
+def _with_epsilon(context: Context, call: PlanCall) -> PlanCall:
+    """Return a call with the least epsilon, rounded up to three digits, with which no noise scale is above the one that is said.
+
+    Of a query that learns how many rows count first, that histogram's is left aside.
+    """
+    wanted, rest = call.options[NOISE_SCALE], {name: value for name, value in call.options.items() if name != NOISE_SCALE}
+    name = f"options[{NOISE_SCALE!r}]"
+    if call.epsilon is not None:
+        raise ArgumentError(name, wanted, "leave epsilon out: it is what is looked for")
+    if isinstance(wanted, bool) or not isinstance(wanted, int | float) or not 0 < wanted < math.inf:
+        raise ArgumentError(name, wanted, "a number above 0 is required: the noise that is wanted, as in the column of that name")
+
+    def largest(epsilon: float) -> float:
+        pairs = _releases(context, call.changed(epsilon=epsilon, options=rest))
+        kept = [pair for pair in pairs if not isinstance(pair[1], RowsCall)] or pairs
+        plans = [request(context, *pair).plan for pair in kept]
+        return max(_scale_of(plan) or 0.0 for plan in plans)
+
+    low, high = _LEAST_EPSILON, MOST_EPSILON
+    if largest(high) > wanted:
+        raise ArgumentError(name, wanted, f"is below the noise at epsilon := {high:g}, {largest(high):.3g}; ask for less at once")
+    while high > 1.0005 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if largest(middle) <= wanted else (middle, high)
+    digits = 2 - math.floor(math.log10(high))
+    return call.changed(epsilon=min(math.ceil(high * 10**digits) / 10**digits, MOST_EPSILON), options=rest)
 
 
 def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call: PlanCall) -> list[Any]:
@@ -123,7 +165,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "tables": _tables(requested.plan),
         "cells": None if requested.plan.open else requested.plan.cells,
         "mechanism": requested.plan.mechanism,
-        "noise_scale": _noise_scale(requested.plan) if requested.plan.query is None else query_words.scale(requested.plan),
+        "noise_scale": _scale_of(requested.plan),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -171,6 +213,10 @@ def _tables(plan: Plan) -> int:
 
 def _noise_scale(plan: Plan) -> float | None:
     return usual_scale(plan) if plan.linked is None else linked_words.scale(plan, plan.linked)
+
+
+def _scale_of(plan: Plan) -> float | None:
+    return _noise_scale(plan) if plan.query is None else query_words.scale(plan)
 
 
 def _columns(plan: Plan) -> list[str]:

@@ -50,7 +50,8 @@ class PlanCall(Call):
     With operation := 'synthesize_tables' the plan is of a table and all that are linked to it; independent may stand in options.
 
     A source with aggregates is planned as a query; its bounds, groups, max_groups, ... may stand in options, as may per of
-    dp_contributions.
+    dp_contributions. options := {'noise_scale': s} in the place of epsilon: the plan of the least epsilon with which no release has
+    a larger noise scale.
 
     One row (of a query: one for each release that it buys): measures (which tables), epsilon, whether the budget covers it
     (affordable), noise_scale, expected errors, what is
@@ -65,7 +66,7 @@ class PlanCall(Call):
 
     source: str = argument(arguments.text, SOURCE, default=REQUIRED, python="str")
     method: Any = argument(anything, "As in dp_synthesize.", python="str | None", choices=methods.names())
-    epsilon: float | None = argument(some_epsilon, EPSILON, python="float", needed=True)
+    epsilon: float | None = argument(some_epsilon, EPSILON, python="float | None")
     delta: float | None = argument(some_delta, DELTA, python="float | None")
     columns: tuple[str, ...] | None = argument(some_columns, COLUMNS, python="Sequence[str] | None")
     k: Any = argument(anything, "As in dp_marginals.", python="int | None")
