@@ -282,22 +282,22 @@ def total_guarantee(budget: Budget, charges: Sequence[Charge]) -> Guarantee:
     return Guarantee(min(epsilon, float(budget.epsilon)) if fits(budget, charges) else epsilon, cost.rho)
 
 
-def fits(budget: Budget, charges: Sequence[Charge], new: Charge | None = None) -> bool:
-    """Return whether the budget covers these charges and a new one.
+def fits(budget: Budget, charges: Sequence[Charge], *new: Charge) -> bool:
+    """Return whether the budget covers these charges and new ones, together.
 
     Parameters
     ----------
     budget : Budget
     charges : sequence of Charge
         Everything that counts: refunded charges are not among them.
-    new : Charge, optional
+    *new : Charge
 
     Notes
     -----
     Privacy: this is the filter; see the head of ``dpsql.accounting.rules``.
     """
     spent = charges_of(charges)
-    spent = spent if new is None else spent.plus([new])
+    spent = spent.plus(new) if new else spent
     if budget.accountant == "basic":
         return spent.epsilon <= budget.epsilon and spent.delta <= budget.delta
     return allows(spent.cost, budget.epsilon, budget.delta)

@@ -34,28 +34,29 @@ class Shortfall(NamedTuple):
     unit: str
 
 
-def shortfall(budget: Budget, charges: Sequence[Charge], new: Charge) -> Shortfall:
-    """Return what a charge costs and what is left for it, in the unit that does not suffice.
+def shortfall(budget: Budget, charges: Sequence[Charge], *new: Charge) -> Shortfall:
+    """Return what charges cost, together, and what is left for them, in the unit that does not suffice.
 
     Under 'zcdp': 'epsilon' for pure events and selections, with what is left for one pure event; 'rho' for Gaussian
     ones; 'delta' where selections have used up their share of it.
 
     Post-processing of the books. Meant for the message of a refusal; ``fits`` decides.
     """
+    asked = charges_of(new)
     if budget.accountant == "basic":
         left = subtract(budget.epsilon, charges_of(charges).epsilon)
-        if new.epsilon > left:
-            return Shortfall(float(new.epsilon), max(0.0, float(left)), "epsilon")
+        if asked.epsilon > left:
+            return Shortfall(float(asked.epsilon), max(0.0, float(left)), "epsilon")
         left = subtract(budget.delta, charges_of(charges).delta)
-        return Shortfall(float(new.delta), max(0.0, float(left)), "delta")
-    spent, cost = together(charges), new.cost
+        return Shortfall(float(asked.delta), max(0.0, float(left)), "delta")
+    spent, cost = together(charges), asked.cost
     # Selections have a part of delta of their own: it may be used up while the rest of the budget is not.
     left = subtract(selection_share(budget.delta), spent.selection_delta)
     if cost.selection_delta > max(left, Decimal(0)):
         return Shortfall(float(cost.selection_delta), max(0.0, float(left)), "delta")
     if cost.pure_only:
         most = _affordable_pure(budget, spent)
-        epsilon = float(new.epsilon)
+        epsilon = float(asked.epsilon)
         return Shortfall(epsilon if epsilon > most else float(cost.pure_epsilon), most, "epsilon")
     left = gaussian_left(spent if cost.gaussian_only else sum_of([spent, _without_gaussian(cost)]), budget.epsilon, budget.delta)
     return Shortfall(float(cost.gaussian_rho), float(left), "rho")

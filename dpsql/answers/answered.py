@@ -282,7 +282,7 @@ def value_texts(estimates: Estimates, aggregate: Wanted, sql_type: str, factor: 
     # `cut` is for single numbers: cut ones no longer add up
     value = (np.clip(value, *_possible(estimates, aggregate)) if cut else value) * factor
     if aggregate.listed:
-        return [*list_texts(value, sql_type.removesuffix("[]"))]
+        return list_texts(value, sql_type.removesuffix("[]"))
     flat = value[:, 0] if value.ndim == 2 else value
     return cell_texts(flat, sql_type)
 

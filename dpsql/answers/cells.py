@@ -50,7 +50,7 @@ def cell_text(value: float, sql_type: str) -> str | None:
     return cell_texts([value], sql_type)[0]
 
 
-def list_texts(rows: np.ndarray, sql_type: str) -> list[str]:
+def list_texts(rows: np.ndarray, sql_type: str) -> list[str | None]:
     """Return rows of numbers, shape (n, m), as texts of lists of a type, NULL for NaN."""
     texts = iter([text or "NULL" for text in cell_texts(np.ravel(rows), sql_type)])
     return ["[" + ", ".join(islice(texts, np.shape(rows)[1])) + "]" for _ in range(len(rows))]

@@ -18,6 +18,7 @@ from dpsql.answers import held as held_by
 from dpsql.answers import kept, link_words, linked_words, query_words, row_bounds, ruled
 from dpsql.answers.query import queries
 from dpsql.books.entries import Purchase, failure
+from dpsql.calls.arguments import MOST_EPSILON
 from dpsql.calls.buying import BuyingCall
 from dpsql.calls.planning import PlanCall
 from dpsql.calls.tables import ContributionsCall, LevelCall, RowsCall
@@ -52,7 +53,7 @@ PLAN_COLUMNS = {  # terminals hide those in the middle
 _ORDINAL = {0: "total", 1: "one-way", 2: "two-way", 3: "three-way"}
 _MOST_NAMED = 3
 NOISE_SCALE = "noise_scale"
-_LEAST_EPSILON, MOST_EPSILON = 1e-4, 1000.0
+_LEAST_EPSILON = 1e-4
 _BOUNDED = ("integer", "decimal", "float")
 """Types of which dp_declare(..., discover := true) buys bounds."""
 
@@ -110,9 +111,9 @@ def _with_epsilon(context: Context, call: PlanCall) -> PlanCall:
         pairs = _releases(context, call.changed(epsilon=epsilon, options=rest))
         kept = [pair for pair in pairs if not isinstance(pair[1], RowsCall)] or pairs
         plans = [request(context, *pair).plan for pair in kept]
-        return max(_scale_of(plan) or 0.0 for plan in plans)
+        return max(_noise_scale(plan) or 0.0 for plan in plans)
 
-    low, high = _LEAST_EPSILON, MOST_EPSILON
+    low, high = _LEAST_EPSILON, float(MOST_EPSILON)
     if largest(high) > wanted:
         raise ArgumentError(name, wanted, f"is below the noise at epsilon := {high:g}, {largest(high):.3g}; ask for less at once")
     while high > 1.0005 * low:
@@ -165,7 +166,7 @@ def row_of(context: Context, protected: ProtectedSource, asked: BuyingCall, call
         "tables": _tables(requested.plan),
         "cells": None if requested.plan.open else requested.plan.cells,
         "mechanism": requested.plan.mechanism,
-        "noise_scale": _scale_of(requested.plan),
+        "noise_scale": _noise_scale(requested.plan),
         "noise_by_contributions": _map(by_number),
         "epsilon": at_most(float(charge.epsilon)),
         "delta": float(charge.delta),
@@ -212,11 +213,9 @@ def _tables(plan: Plan) -> int:
 
 
 def _noise_scale(plan: Plan) -> float | None:
+    if plan.query is not None:
+        return query_words.scale(plan)
     return usual_scale(plan) if plan.linked is None else linked_words.scale(plan, plan.linked)
-
-
-def _scale_of(plan: Plan) -> float | None:
-    return _noise_scale(plan) if plan.query is None else query_words.scale(plan)
 
 
 def _columns(plan: Plan) -> list[str]:

@@ -301,7 +301,7 @@ def texts(numbers: np.ndarray | None, sql_type: str) -> list[str | None]:
         inner = sql_type.removesuffix("[]")
         if not sql_type.endswith("[]"):
             return cell_texts(numbers[:, 0], sql_type)
-        return [*list_texts(numbers, inner)]
+        return list_texts(numbers, inner)
     return cell_texts(numbers, sql_type)
 
 

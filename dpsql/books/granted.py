@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from dpsql.accounting import Budget, Charge, Remaining, charges_of, fits, remaining, total_guarantee
+from dpsql.accounting import Budget, Charge, Remaining, fits, remaining, total_guarantee
 from dpsql.books.chain import Chain
 from dpsql.books.entries import READS, Protection, canonical_json, charge_from_row, reading
 from dpsql.calls.granting import RENEWALS
@@ -292,15 +292,15 @@ class Granted(Chain):
         for one in charges:
             grant.check_one(protection, one)
         spent, budget = self.window(grant, moment), grant.budget(protection)
-        *others, charge = charges
-        if not fits(budget, charges_of(spent).plus(others) if others else spent, charge):
+        if not fits(budget, spent, *charges):
+            charge = charges[-1]
             left, until = remaining(budget, spent), grant.end(moment)
             gaussian = not charge.events or charge.gaussian
             most = left.epsilon_left if gaussian else left.pure_epsilon_left
             limit = "is left"
             if charge.delta > budget.delta:
                 limit += f" at the grant's delta = {float(budget.delta):.3g}; the call's delta = {float(charge.delta):.3g} is above"
-            epsilon = total_guarantee(budget, charges).epsilon if others else charge.epsilon
+            epsilon = total_guarantee(budget, charges).epsilon if len(charges) > 1 else charge.epsilon
             raise GrantExceeded(self.source, float(epsilon), most, None if until is None else f"{until:%Y-%m-%d}", limit)
 
     def use(self, release: str, charge: Charge, protection: Protection, affordable: Callable[[Charge], bool]) -> bool:

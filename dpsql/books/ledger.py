@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpsql.accounting import Charge, Charges, charges_of, fits, remaining, shortfall
+from dpsql.accounting import Charge, Charges, fits, remaining, shortfall
 from dpsql.books.anchor import WRITTEN, Anchor
 from dpsql.books.entries import (
     Protection,
@@ -403,13 +403,12 @@ class Ledger(Linked):
         """Refuse charges that are more than an analyst's grant, or the budget, has left."""
         self.check_grant(protection, charges, moment)
         # her grant was looked at before the table's budget, so that a refusal tells her nothing of others
-        spent, (*others, last) = self.charges(), charges
-        before = charges_of(spent).plus(others) if others else spent
-        if fits(protection.budget, before, last):
+        spent = self.charges()
+        if fits(protection.budget, spent, *charges):
             return
         if self.limit() is not None:  # how much others have left is not hers to know
             raise BudgetExhausted(self.source)
-        missing, left = shortfall(protection.budget, before, last), remaining(protection.budget, spent)
+        missing, left = shortfall(protection.budget, spent, *charges), remaining(protection.budget, spent)
         hint = advice
         if missing.unit == "rho":
             most = left.epsilon_left
@@ -418,8 +417,7 @@ class Ledger(Linked):
             hint = "Name a smaller delta for this release, or let the custodian raise the budget (CALL dp_protect)."
         elif missing.unit == "epsilon":
             hint = f"One more release of pure epsilon can have epsilon := {left.pure_epsilon_left:g} at most. {advice}"
-        more = sum(_amount(charge, missing.unit, protection.budget.accountant) for charge in others)  # what all of them cost
-        raise BudgetExceeded(self.source, missing.requested + more, missing.left + more, missing.unit, hint)
+        raise BudgetExceeded(self.source, missing.requested, missing.left, missing.unit, hint)
 
     def affordable(self, charge: Charge) -> bool:
         """Return whether the budget covers one more charge."""
@@ -465,13 +463,6 @@ class Ledger(Linked):
         return "intact"
 
 
-def _amount(charge: Charge, unit: str, accountant: str) -> float:
-    """Return what a charge costs in the unit of a `shortfall`."""
-    if accountant == "basic" or unit == "epsilon":
-        return float(getattr(charge, unit))
-    return float(charge.cost.gaussian_rho if unit == "rho" else charge.cost.selection_delta)
-
-
 def _anchored(path: Path, before: Path | None) -> dict[str, Any]:
     """Return the entry that names an anchor."""
     parameters = {"anchor": str(path), "before": None if before is None else str(before)}
@@ -494,7 +485,7 @@ def budget_change(current: Protection | None, wanted: Protection, charges: Seque
             f"{current.privacy_unit!r}, max_contributions = {current.max_contributions}, accountant = "
             f"{current.budget.accountant!r}; losses under another contract do not add up. Only epsilon and delta can change now."
         )
-    if not fits(wanted.budget, charges, None):
+    if not fits(wanted.budget, charges):
         raise LedgerError(
             f"epsilon = {float(wanted.budget.epsilon):g}, delta = {float(wanted.budget.delta):g}: below what {wanted.source} has "
             f"spent (FROM dp_budget() shows it); a budget cannot be lowered below that. The present one is epsilon := "

@@ -10,6 +10,7 @@ from dpsql.errors import ArgumentError, OnlyType
 from dpsql.text.names import fold
 
 MOST_CROSSED = 3
+MOST_EPSILON = 1000
 
 
 def _scalar(value: object) -> object:
@@ -50,11 +51,11 @@ def choice(arguments: Mapping[str, Any], name: str, allowed: Sequence[str]) -> s
 def epsilon(arguments: Mapping[str, Any]) -> float:
     """Return the required privacy parameter epsilon, in (0, 1000]."""
     value = number(arguments, "epsilon")
-    if value is None or not 0 < value <= 1000:
+    if value is None or not 0 < value <= MOST_EPSILON:
         raise ArgumentError(
             "epsilon",
             arguments.get("epsilon"),
-            "a number above 0 (and at most 1000) is required; smaller protects better, e.g. epsilon := 1.0",
+            f"a number above 0 (and at most {MOST_EPSILON}) is required; smaller protects better, e.g. epsilon := 1.0",
         )
     return value
 

@@ -103,7 +103,7 @@ def answer(groups: int) -> None:
             "dp_query, confidence": f"FROM dp_query('{sql}', epsilon := 1.1, confidence := 0.95)",
         }
         for name, call in calls.items():
-            wall, cpu = timed(lambda call=call: con.execute(call).fetchnumpy())  # type: ignore[misc]
+            wall, cpu = timed(lambda call=call: con.execute(call).fetchnumpy())
             print(f"{groups:9,} groups  {name:24} {wall / 1e3:7.2f} s {cpu / 1e3:7.2f} s of the processor", flush=True)
 
 
