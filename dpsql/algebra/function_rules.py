@@ -45,12 +45,24 @@ def cube_root(x: float) -> float:
     return math.copysign(abs(x) ** (1 / 3), x)
 
 
+MOST_TENS = 15
+"""Digits before the point that may be rounded away."""
+
+
+def digits_of(arguments: Arguments) -> int:
+    """Return how many digits after the point are kept; below 0: how many before it are not."""
+    last = arguments[1] if len(arguments) > 1 else None
+    number = last.this if isinstance(last, exp.Neg) else last
+    if not isinstance(number, exp.Literal) or not number.name.isdigit():
+        return 0
+    return -min(int(number.name), MOST_TENS) if number is not last else int(number.name)
+
+
 def rounding(*, down: bool, up: bool, cut: bool = False) -> Rule:
     """Return the rule of rounding to a grid: down, up, to the nearest value, or with the digits cut."""
 
     def rule(extent: Extent, arguments: Arguments) -> Range:
-        value, last = extent(arguments[0]), arguments[-1]
-        digits = int(last.name) if len(arguments) > 1 and isinstance(last, exp.Literal) and last.name.isdigit() else 0
+        value, digits = extent(arguments[0]), digits_of(arguments)
         out = truncated(value, digits) if cut else rounded(value, digits, down, up)
         nearest = down and up and not cut  # the others make a DOUBLE of INTEGER
         return out if nearest or value.sort == "unknown" else replace(out, sort="number")

@@ -172,8 +172,8 @@ LISTED: dict[str, Function] = {
     **_of("a", "sign", range=on_first(rules.sign), null="first"),
     **_of("m", "floor", range=rules.rounding(down=True, up=False), null="first", grid=True),
     **_of("m", "ceil=ceiling", range=rules.rounding(down=False, up=True), null="first", grid=True),
-    **_of("mn", "round", 1, range=rules.rounding(down=True, up=True), null="first", grid=True),
-    **_of("mn", "trunc", 1, range=rules.rounding(down=True, up=True, cut=True), null="first", grid=True),
+    **_of("mi", "round", 1, range=rules.rounding(down=True, up=True), null="first", grid=True),
+    **_of("mi", "trunc", 1, range=rules.rounding(down=True, up=True, cut=True), null="first", grid=True),
     **_of("d", "exp", range=rules.increasing(math.exp, limits=(0.0, INF))),
     **_of("d", "cbrt", range=rules.increasing(rules.cube_root)),
     **_of("d", "atan", range=rules.increasing(math.atan, limits=(-math.pi / 2, math.pi / 2))),
@@ -230,6 +230,7 @@ LISTED: dict[str, Function] = {
     # nested values
     **_of("lk", "list_contains", range=TRUTH),
     **_of("yn", "list_extract"),
+    **_of("y", "array_length", range=rules.fixed(0.0, INF, sort="integer"), null="first"),
     **_of("rs", "struct_extract", always=True),
     # what DuckDB's binder makes of operators and of other functions; of texts in `encode` the column may have a collation
     **_of("yn", "array_extract", by="plan", always=True),

@@ -28,6 +28,7 @@ from dpsql.session.instance import Context
 from dpsql.text.relation import literal
 
 _BUCKETS = 1024
+_BOUGHT_HERE = "releases that this process bought"
 
 
 def query(context: Context, call: QueryCall) -> str:
@@ -66,7 +67,9 @@ def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> 
     """
     if context.analyst is not None or not saying.heard(context.progress):
         return
+    here = context.instance.remembered.setdefault(_BOUGHT_HERE, set())
     new = {one.release for one in context.known.get(uses.PAID, ())}
+    here |= new
     wanted = purchases(read_query, [[part.protected for part in row] for row in parts])
     for part, call in zip(chain.from_iterable(parts), chain.from_iterable(wanted), strict=True):
         if part.held.release in new:
@@ -75,7 +78,8 @@ def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> 
         with suppress(DpsqlError):
             plan = request(context, part.protected, replace(call, epsilon=call.epsilon or 1.0)).plan.query
             today = None if plan is None else (plan, call.canonical()["query"]["arguments"])
-        telling.tell_older(context, "dp_query", part.protected, part.held, today)
+        # a client that runs a statement twice to show its rows bought it once, just now
+        telling.tell_older(context, "dp_query", part.protected, part.held, today, just_now=part.held.release in here)
 
 
 def without_rows(context: Context, call: QueryCall) -> str:

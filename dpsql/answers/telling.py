@@ -95,7 +95,9 @@ def tell_narrowed(
         _say(context, f"{name} of {_about(protected)}: {text}: {line}")
 
 
-def tell_older(context: Context, name: str, protected: ProtectedSource, stored: Held, today: Stated | None) -> None:
+def tell_older(
+    context: Context, name: str, protected: ProtectedSource, stored: Held, today: Stated | None, *, just_now: bool = False
+) -> None:
     """Say beside an answer that was bought before when that was, and what is declared otherwise since.
 
     Parameters
@@ -104,6 +106,8 @@ def tell_older(context: Context, name: str, protected: ProtectedSource, stored: 
         Of the call.
     today : (QueryPlan, sequence of str) or None
         What would be bought now, with the texts of its arguments; None where that is not known.
+    just_now : bool
+        Whether this process bought it: only what is declared otherwise since is said then.
 
     Notes
     -----
@@ -114,6 +118,8 @@ def tell_older(context: Context, name: str, protected: ProtectedSource, stored: 
     bought = f"{name} of {_about(protected)}: answered by release {stored.release}, bought {stored.bought[:10]}, free"
     query = stored.plan.query
     changed = [] if query is None or today is None else _changed((query, stored.question["arguments"]), today)
+    if not changed and just_now:
+        return
     if not changed:
         _say(context, f"{bought}; rows that have changed since then are in it as they were")
         return

@@ -18,7 +18,7 @@ from dpsql.algebra.ranges import INF, UNKNOWN, Range, alike, hull
 from dpsql.domains.edges import HUGE, neighbours
 from dpsql.errors import ArgumentError
 from dpsql.queries.bounds import Known, extent, narrowed
-from dpsql.queries.lineage import Leaf, Lineage, Made
+from dpsql.queries.lineage import Constants, Leaf, Lineage, Made
 from dpsql.queries.naming import canonical, read_expression
 
 LeafRange = Callable[[exp.Table, str], Range | None]
@@ -101,6 +101,8 @@ class Relations:
             if isinstance(part, Leaf):
                 bounds = self.leaf(part.table, part.name)
                 parts.append(UNKNOWN if bounds is None else bounds)
+            elif isinstance(part, Constants):
+                parts += [extent(value, Known(lambda column: None)) for value in part.expressions]
             else:
                 parts.append(extent(part.expression, self.known(part.inside)))
         return hull(parts[0], *parts[1:]) if parts else UNKNOWN

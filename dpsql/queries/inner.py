@@ -14,12 +14,13 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import COUNTS, PICKS, WINDOWS
 from dpsql.algebra.ranges import UNKNOWN, Range, hull
 from dpsql.domains.attributes import OTHER_LABEL
-from dpsql.queries.bounds import extent
+from dpsql.queries.bounds import Known, extent
 from dpsql.queries.columns import Relations
 from dpsql.queries.groups import Universes, public_groups, type_over
-from dpsql.queries.lineage import Leaf, Lineage, Made
+from dpsql.queries.lineage import Constants, Leaf, Lineage, Made
 from dpsql.queries.naming import canonical
 from dpsql.queries.universes import Universe
+from dpsql.source.parse import render
 from dpsql.text.names import fold
 
 LeafUniverse = Callable[[exp.Table, str], Universe | None]
@@ -84,7 +85,7 @@ class InnerValues:
 
     def _column(self, lineage: Lineage, column: exp.Column, leaf: LeafUniverse) -> Universe | None:
         origin = lineage.origin(column)
-        parts = [leaf(p.table, p.name) if isinstance(p, Leaf) else self._made(p) for p in origin or ()]
+        parts = [self._part(part, leaf) for part in origin or ()]
         universes = [p for p in parts if p is not None]
         # one source of which nothing is known, or of another type, leaves the whole unknown
         if not universes or len(universes) < len(parts) or any(f.sql_type != universes[0].sql_type for f in universes):
@@ -100,6 +101,23 @@ class InnerValues:
             any(f.open for f in universes) and listed,
             any(f.strays for f in universes),
         )
+
+    def _part(self, part: Leaf | Made | Constants, leaf: LeafUniverse) -> Universe | None:
+        if isinstance(part, Leaf):
+            return leaf(part.table, part.name)
+        return self._constants(part) if isinstance(part, Constants) else self._made(part)
+
+    def _constants(self, part: Constants) -> Universe | None:
+        """Return the values of a column of VALUES, in the type that DuckDB gives it."""
+        rows = ", ".join(f"({render(value)})" for value in part.expressions)
+        query = f"SELECT DISTINCT system.main.typeof(x), CAST(x AS VARCHAR) FROM (VALUES {rows}) AS t(x) ORDER BY ALL ASC"  # noqa: S608
+        try:
+            listed = self.cursor.execute(query).fetchall()
+        except duckdb.Error:  # what is wrong with it is said where it is checked
+            return None
+        values = tuple(value for _, value in listed if value is not None)
+        bounds = hull(*(extent(value, Known(lambda column: None)) for value in part.expressions))
+        return Universe(listed[0][0], values, bounds, nullable=len(values) < len(listed))
 
     def _made(self, part: Made) -> Universe | None:
         """Return the values of a column that a SELECT makes."""
@@ -160,11 +178,12 @@ class InnerValues:
         return None if universe is None else replace(universe, range=bounds if bounds != UNKNOWN else universe.range, nullable=True)
 
 
-def _relation(select: exp.Select, origin: Sequence[Leaf | Made]) -> str:
+def _relation(select: exp.Select, origin: Sequence[Leaf | Made | Constants]) -> str:
     """Return the relation of a SELECT that is the one table that a column is of; nothing where it is of another or of several."""
-    table = origin[0].table if len(origin) == 1 and isinstance(origin[0], Leaf) else None
+    table = origin[0].relation if len(origin) == 1 else None
     start, joins = select.args.get("from_") or select.args.get("from"), select.args.get("joins") or []
-    return next((str(one.this.alias_or_name) for one in (start, *joins) if one is not None and one.this is table), "")
+    items = [one.this for one in (start, *joins) if one is not None]
+    return next((str(item.alias_or_name) for item in items if item is table), "")
 
 
 def _adds_null(select: exp.Select, relation: str = "") -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.function_rules import digits_of
 from dpsql.algebra.functions import TRUTH, called
 from dpsql.algebra.ranges import UNKNOWN, Range
 from dpsql.domains import sqltypes
@@ -254,7 +255,7 @@ class KeyValues:
             return _reference(self._add(key, "BOOLEAN", f"SELECT system.main.unnest({values}) AS v", values.count(",") + 1))
         bounds = extent(node, self.known)
         # a number rounded to digits, between bounds, is a grid
-        digits = _digits(node) if function is not None and function.grid else 0
+        digits = digits_of(node.expressions) if function is not None and function.grid else 0
         if bounds.finite and (bounds.whole or digits > 0) and bounds.sort in ("number", "integer", "date"):
             sql_type = self.type_of(node)
             if sql_type == "DATE":
@@ -480,9 +481,3 @@ def _children(node: exp.Expression) -> list[exp.Expression]:
 
 def _of_null(node: exp.Expression) -> bool:
     return isinstance(node, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ)
-
-
-def _digits(node: exp.Expression) -> int:
-    arguments = node.expressions
-    second = arguments[1] if len(arguments) > 1 else None
-    return int(second.name) if isinstance(second, exp.Literal) and second.name.isdigit() else 0

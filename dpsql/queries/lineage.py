@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.queries.constant_rows import constants
 from dpsql.text.names import fold
 
 DEEPEST = 64
@@ -26,6 +27,11 @@ class Leaf:
     table: exp.Table
     name: str
 
+    @property
+    def relation(self) -> exp.Expression:
+        """The relation that it is a column of."""
+        return self.table
+
 
 @dataclass(frozen=True)
 class Made:
@@ -33,9 +39,28 @@ class Made:
 
     inside: Lineage
     expression: exp.Expression
+    relation: None = None  # it is made of others
 
 
-Origin = tuple[Leaf | Made, ...]
+@dataclass(frozen=True)
+class Constants:
+    """A column of VALUES: the node, and the column's place."""
+
+    rows: exp.Values
+    place: int
+
+    @property
+    def relation(self) -> exp.Expression:
+        """The relation that it is a column of."""
+        return self.rows
+
+    @property
+    def expressions(self) -> list[exp.Expression]:
+        """The constants, by row."""
+        return [row[self.place] for row in constants(self.rows) or []]
+
+
+Origin = tuple[Leaf | Made | Constants, ...]
 """Several where a set operation puts rows of several SELECTs together."""
 
 
@@ -136,6 +161,9 @@ class Lineage:
     def _item(self, node: exp.Expression) -> _Item:
         if isinstance(node, exp.Subquery):
             return _Item(fold(node.alias), self._renamed(self._query(node.this, self._ctes), node))
+        if isinstance(node, exp.Values) and (rows := constants(node)):
+            listed: dict[str, Origin] = {f"col{place}": (Constants(node, place),) for place in range(len(rows[0]))}
+            return _Item(fold(node.alias), self._renamed(listed, node))
         if not isinstance(node, exp.Table):
             return _Item(fold(node.alias_or_name), None)
         name = fold(node.alias_or_name)

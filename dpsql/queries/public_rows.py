@@ -10,11 +10,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from dpsql.errors import ArgumentError
+from dpsql.queries.constant_rows import free_name
 from dpsql.source.model import fold, identifier
-
-MOST_LISTED = 200
-"""Rows of a list that stands in the text."""
 
 
 def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) -> None:
@@ -26,9 +23,6 @@ def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) 
     relations : sequence of (expression, bool)
         What stands after FROM and JOIN, in order, and whether it has rows of people.
     """
-    for item, rows in relations:
-        if not rows:
-            _write_out(node, item)
     _outer_joins(node, dict((id(item), rows) for item, rows in relations))
 
 
@@ -78,7 +72,7 @@ def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequ
     join.set("side", None)
     join.set("kind", None)
     if not public.alias_or_name:
-        public.set("alias", exp.TableAlias(this=identifier(_free(node))))
+        public.set("alias", exp.TableAlias(this=identifier(free_name(node))))
     compared = using or _compared(join.args.get("on"), public.alias_or_name)
     for name in dict.fromkeys(compared):  # a row that meets another one has no NULL there
         column = exp.Column(this=identifier(name), table=identifier(public.alias_or_name))
@@ -114,54 +108,3 @@ def own_columns(node: exp.Expression) -> list[exp.Column]:
 def _listed(value: object) -> list[exp.Expression]:
     nodes = value if isinstance(value, list) else [value]
     return [item for item in nodes if isinstance(item, exp.Expression)]
-
-
-def _free(node: exp.Expression) -> str:
-    """Return a name that the text does not use."""
-    used = {fold(name.name) for name in node.root().find_all(exp.Identifier)}
-    return next(name for n in range(len(used) + 1) if (name := f"public_{n}") not in used)
-
-
-def _write_out(node: exp.Select, item: exp.Expression) -> None:
-    """Write lists of constants, ``VALUES (1), (2)`` and ``UNNEST([1, 2])``, as SELECTs."""
-    for listed in list(item.find_all(exp.Values, exp.Unnest)):
-        rows = _rows(listed)
-        if rows is None:
-            continue
-        if len(rows) > MOST_LISTED:
-            raise ArgumentError("sql", f"a list of {len(rows)} rows", f"at most {MOST_LISTED}; make a table of longer ones")
-        table_alias = listed.args.get("alias")
-        names = [c.name for c in table_alias.args.get("columns") or []] if isinstance(table_alias, exp.TableAlias) else []
-        # columns without a name in AS have DuckDB's
-        names += [_default(listed, place) for place in range(len(names), len(rows[0]))]
-        union: exp.Expression | None = None
-        for row in rows:
-            select = exp.Select(expressions=[exp.alias_(v.copy(), n, quoted=True) for v, n in zip(row, names, strict=True)])
-            union = select if union is None else exp.Union(this=union, expression=select, distinct=False)
-        named = isinstance(table_alias, exp.TableAlias) and table_alias.this
-        alias = exp.TableAlias(this=table_alias.this.copy() if named else identifier(_free(node)))
-        inner = exp.Subquery(this=union, alias=alias)
-        listed.replace(inner)
-
-
-def _default(listed: exp.Expression, place: int) -> str:
-    return "unnest" if isinstance(listed, exp.Unnest) else f"col{place}"
-
-
-def _rows(listed: exp.Expression) -> list[list[exp.Expression]] | None:
-    """Return the rows of a list of constants; None for anything else."""
-    if isinstance(listed, exp.Values):
-        rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in listed.expressions]
-    else:
-        arrays = listed.expressions
-        if len(arrays) != 1 or not isinstance(arrays[0], exp.Array) or listed.args.get("offset"):
-            return None
-        rows = [[value] for value in arrays[0].expressions]
-    constant = all(_is_constant(value) for row in rows for value in row)
-    return rows if rows and constant and len({len(row) for row in rows}) == 1 else None
-
-
-def _is_constant(node: exp.Expression) -> bool:
-    while isinstance(node, exp.Neg | exp.Paren | exp.Cast):
-        node = node.this
-    return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -18,6 +18,7 @@ from dpsql.errors import ArgumentError, UnsupportedQuery
 from dpsql.protected.home import catalog_of
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
+from dpsql.queries.constant_rows import series_by
 from dpsql.queries.leaves import facts_of
 from dpsql.queries.names import duckdb_names
 from dpsql.queries.one_form import one_form
@@ -28,7 +29,7 @@ from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.queries.top_lists import of_groups
 from dpsql.session.instance import Context
 from dpsql.source.model import refuse
-from dpsql.source.parse import agree, render
+from dpsql.source.parse import PIVOT_WAY, agree, render
 from dpsql.text.spelled import plainly
 from dpsql.text.strict import StrictDuckDB
 
@@ -75,7 +76,7 @@ def read(context: Context, call: QueryCall) -> Read:
     # all names of the text are looked up in the catalog at once
     own = {cte.alias for cte in tree.find_all(exp.CTE)}
     catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in own)
-    facts = facts_of(context)
+    facts, series = facts_of(context), series_by(context.cursor)
     # spellings of tools, lists of groups and public constants: from here on the text is plain
     tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)
@@ -97,10 +98,10 @@ def read(context: Context, call: QueryCall) -> Read:
         if as_written == former:
             forms = forms[:1]
         # the cores are what is bought; the rest is computed from the released numbers
-        query = split(tree, facts, named)
+        query = split(tree, facts, series, named)
         for table in query.public:
             facts.qualify(table)
-        older = [asks(split(form, facts, named)) for form in forms]
+        older = [asks(split(form, facts, series, named)) for form in forms]
     except FirstAsked as first:
         first.refuse()
     except RecursionError:
@@ -140,11 +141,11 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     tree = _tree(text)
     agree(context.cursor, text, tree)
     tree = _selected(tree)
-    facts = facts_of(context)
+    facts, series = facts_of(context), series_by(context.cursor)
     texts: list[str] = []
     while True:
         try:
-            split(tree.copy(), facts)
+            split(tree.copy(), facts, series)
         except FirstAsked as first:
             # the split was of a copy: the same subquery in the tree itself gets the mark
             node = next((subquery for subquery in tree.find_all(exp.Subquery) if subquery == first.node), None)
@@ -247,8 +248,7 @@ def _tree(text: str) -> exp.Expression:
     # which values become columns must not follow from the data
     if isinstance(tree, exp.Pivot):
         if any(not isinstance(condition, exp.In) for condition in tree.expressions) and not tree.unpivot:
-            way = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
-            raise UnsupportedQuery("PIVOT", way)
+            raise UnsupportedQuery("PIVOT", PIVOT_WAY)
         return tree
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise UnsupportedQuery(tree.key.upper(), "only SELECT can be answered")

@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.errors import UnsupportedQuery
 from dpsql.queries import public_rows
 from dpsql.queries.block import Block
+from dpsql.queries.constant_rows import SERIES, Series, write_out
 from dpsql.queries.names import shown_name, spreads
 from dpsql.queries.taken import BESIDE, CORE, Core, Cte, Known, Leaf, Query, Relation
 from dpsql.queries.trees import flat, joined, names_are_free, no_parameters, output, renamed, subqueries
@@ -23,7 +24,10 @@ from dpsql.source.model import fold, identifier, refuse
 
 
 def split(
-    tree: exp.Expression, facts: Callable[[exp.Table], Leaf], named: Callable[[exp.Expression], str] = shown_name
+    tree: exp.Expression,
+    facts: Callable[[exp.Table], Leaf],
+    series: Series,
+    named: Callable[[exp.Expression], str] = shown_name,
 ) -> Query:
     """Take a query apart.
 
@@ -33,6 +37,8 @@ def split(
         Of a SELECT or set operation; it is changed into the outer statement.
     facts : callable
         What is publicly known of a table that the text names; raises where there is none.
+    series : callable
+        What evaluates series of constants (`dpsql.queries.constant_rows`).
     named : callable
         The name of an item that has none.
 
@@ -41,7 +47,7 @@ def split(
     UnsupportedQuery
         It gives out rows, groups people, or needs one answer for another; says where and what to do.
     """
-    splitter = _Splitter(facts, named)
+    splitter = _Splitter(facts, series, named)
     relation = splitter.relation(tree, {})
     # the two ways to ask for persons have words of their own
     if relation.kind == "rows" and any(tree.find_all(exp.Group)):
@@ -59,8 +65,8 @@ def split(
 
 
 class _Splitter:
-    def __init__(self, facts: Callable[[exp.Table], Leaf], named: Callable[[exp.Expression], str]) -> None:
-        self.facts, self.named = facts, named
+    def __init__(self, facts: Callable[[exp.Table], Leaf], series: Series, named: Callable[[exp.Expression], str]) -> None:
+        self.facts, self.series, self.named = facts, series, named
         self.cores: list[Core] = []
         self._numbers = itertools.count()
         self.public: list[exp.Table] = []
@@ -128,7 +134,7 @@ class _Splitter:
     def _function(self, node: exp.Table, known: Known) -> Relation:
         call = node.this
         name = fold(str(call.this)) if isinstance(call, exp.Anonymous) else call.key
-        if name in ("read_parquet", "parquet_scan", "range", "generate_series", "unnest"):
+        if name in ("read_parquet", "parquet_scan", "unnest", *SERIES):
             return self._leaf(node) if name.startswith(("read", "parquet")) else renamed(node, Relation(self._inside(node, known)))
         return refuse(f"{name}()", "table functions and macros are not looked into; name a table, view or file", node)
 
@@ -203,6 +209,21 @@ class _Splitter:
         relations = [(item, self.relation(item, known)) for item in listed]
         if any(relation.kind == "rows" for _, relation in relations):
             # what it changes are the relations themselves, so they are listed anew
+            public = [item for item, relation in relations if relation.kind != "rows"]
+            inside = [part for item in [*public, *subqueries(node)] for part in _with_ctes(item, known)]
+            write_out(node, inside, self.series)
+            listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
+            relations = [(item, relation) for item, (_, relation) in zip(listed, relations, strict=True)]
             public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in relations])
             listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
         return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, relations, strict=True)]
+
+
+def _with_ctes(item: exp.Expression, known: Known) -> list[exp.Expression]:
+    """Return a relation and what the CTEs are that it uses."""
+    out = [item]
+    for table in item.find_all(exp.Table):
+        cte = known.get(fold(table.name)) if isinstance(table.this, exp.Identifier) and len(table.parts) == 1 else None
+        if cte is not None:
+            out += _with_ctes(cte.node.this, cte.known)
+    return out

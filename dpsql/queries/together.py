@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.queries.keys import Combinations
 from dpsql.queries.leaves import Facts
-from dpsql.queries.lineage import Leaf, Lineage
+from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical
 from dpsql.source.joins import conjuncts
 from dpsql.source.parse import render
@@ -61,16 +61,19 @@ class Together:
                 conditions.append(exp.EQ(this=exp.column(name.name, quoted=True), expression=own))
         combinations = []
         for node in [start.this, *(join.this for join in joins)] if start is not None else []:
-            if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node):
+            named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node)
+            if named or isinstance(node, exp.Values):
                 combinations += self._of(node, columns, conditions)
         return combinations
 
     def _is_cte(self, node: exp.Table) -> bool:
         return len(node.parts) == 1 and fold(node.name) in self.lineage._ctes
 
-    def _of(self, node: exp.Table, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]) -> list[Combinations]:
+    def _of(
+        self, node: exp.Table | exp.Values, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]
+    ) -> list[Combinations]:
         """Return the values of one table, if it is public and there is something to be known."""
-        if self.facts(node).protected:
+        if isinstance(node, exp.Table) and self.facts(node).protected:
             return []
         own = {text: name for text, column in columns.items() if (name := self._own(node, column))}
         # a key that is set equal to a column of the table has that column's values
@@ -88,13 +91,21 @@ class Together:
         kept = f" WHERE {' AND '.join(rows)}" if rows else ""
         try:
             rows_read = self.cursor.execute(
-                f"SELECT DISTINCT {listed} FROM {self.facts.sql(node)} AS {identifier('__dp_p')}{kept} LIMIT {MOST + 1}"  # noqa: S608 -- quoted
+                f"SELECT DISTINCT {listed} FROM {self._rows(node)}{kept} LIMIT {MOST + 1}"  # noqa: S608 -- quoted
             ).fetchall()
         except duckdb.Error:  # of a condition: what is wrong with it is said where it is checked
             return []
         return [Combinations(tuple(own), tuple(rows_read))] if len(rows_read) <= MOST else []
 
-    def _own(self, node: exp.Table, column: exp.Expression) -> str | None:
+    def _rows(self, node: exp.Table | exp.Values) -> str:
+        """Return what stands after FROM for all rows of a public relation."""
+        if isinstance(node, exp.Table):
+            return f"{self.facts.sql(node)} AS {identifier('__dp_p')}"
+        rows = node.copy()
+        rows.args["alias"].set("this", exp.to_identifier("__dp_p", quoted=True))
+        return render(rows, own=True)
+
+    def _own(self, node: exp.Table | exp.Values, column: exp.Expression) -> str | None:
         """Return the name in a table of a column that is its own."""
         if not isinstance(column, exp.Column):
             return None
@@ -102,7 +113,7 @@ class Together:
         if qualified:
             return column.name if fold(column.table) == fold(node.alias_or_name) else None
         origin = self.lineage.origin(column)
-        return column.name if origin and all(isinstance(p, Leaf) and p.table is node for p in origin) else None
+        return column.name if origin and all(part.relation is node for part in origin) else None
 
     def _same(self, first: exp.Column, second: exp.Column) -> bool:
         """Whether two names are one column of the rows."""
@@ -111,7 +122,7 @@ class Together:
         origins = self.lineage.origin(first), self.lineage.origin(second)
         return fold(first.name) == fold(second.name) and origins[0] is not None and origins[0] == origins[1]
 
-    def _condition(self, node: exp.Table, condition: exp.Expression) -> str | None:
+    def _condition(self, node: exp.Table | exp.Values, condition: exp.Expression) -> str | None:
         """Return a condition on columns of a table alone, over its rows; None for others."""
         inside = list(condition.find_all(exp.Column))
         simple = isinstance(condition, exp.EQ | exp.In | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.Between | exp.NEQ)

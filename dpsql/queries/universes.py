@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import duckdb
+
 from dpsql.algebra.ranges import DAY, UNKNOWN, Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
@@ -130,6 +132,15 @@ def listing(universe: Universe, name: str, *, grain: str | None = None) -> tuple
     return f"SELECT CAST({value} {cast} FROM ({numbers}){null}", last - first + 1 + universe.nullable  # noqa: S608 -- numbers alone
 
 
+def grid_values(cursor: duckdb.DuckDBPyConnection, universe: Universe, most: int) -> tuple[str, ...] | None:
+    """Return the values of a bounded grid, cast to VARCHAR; None where there is none, or more of them than ``most``."""
+    listed = None if universe.range.sort == "nothing" else listing(universe, "v")
+    if listed is None or not 0 < listed[1] <= most:
+        return None
+    query = f"SELECT CAST(v AS VARCHAR) FROM ({listed[0]}) ORDER BY v ASC NULLS LAST"  # noqa: S608 -- numbers alone
+    return tuple(text for (text,) in cursor.execute(query).fetchall())
+
+
 def _moments(universe: Universe, grain: str) -> tuple[int, int, int] | None:
     """Return the first and last unit since 1970 that a bounded timestamp lies in, and its seconds."""
     bounds = universe.range
@@ -142,11 +153,11 @@ def _moments(universe: Universe, grain: str) -> tuple[int, int, int] | None:
 
 def step_universe(sql_type: str, lower: float, upper: float, digits: int, *, nullable: bool) -> tuple[str, int] | None:
     """Return a SELECT of all multiples of 10**-digits between two bounds, as values ``v`` of a type, and how many there are."""
-    units = 10**max(digits, 0)
-    first, last = math.floor(lower * units + 1e-6), math.ceil(upper * units - 1e-6)
-    if last - first >= MOST_VALUES or last < first or max(abs(first), abs(last)) > 2**53:
+    units, step = 10 ** max(digits, 0), 10 ** max(-digits, 0)
+    first, last = math.floor(lower * units / step + 1e-6), math.ceil(upper * units / step - 1e-6)
+    if last - first >= MOST_VALUES or last < first or max(abs(first), abs(last)) * step > 2**53:
         return None
-    value = f"CAST(i AS DOUBLE) / {units}e0" if units > 1 else "i"
+    value = f"CAST(i AS DOUBLE) / {units}e0" if units > 1 else "i" if step == 1 else f"i * {step}"
     null = f" UNION ALL SELECT CAST(NULL AS {sql_type})" if nullable else ""
     numbers = f"SELECT system.main.unnest(system.main.range({first}, {last + 1})) AS i"
     text = f"SELECT TRY_CAST({value} AS {sql_type}) AS v FROM ({numbers}){null}"  # noqa: S608 -- numbers alone

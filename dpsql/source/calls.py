@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import duckdb
 from sqlglot import exp
 
+from dpsql.algebra.function_rules import MOST_TENS
 from dpsql.algebra.functions import FUNCTIONS, LISTED, NAMED_FIRST
 from dpsql.algebra.parts import CLOCK
 from dpsql.algebra.pieces import call, paren, try_cast
@@ -24,17 +25,25 @@ from dpsql.source.kernel import (
     TEMPORAL,
     TEXT,
     TO_TEXT,
+    decimal_size,
     decimal_width,
     family,
     is_number,
 )
 from dpsql.source.model import refuse
-from dpsql.source.parse import render, used
+from dpsql.source.parse import JSON_WAY, render, used
 from dpsql.source.scope import Scope
 from dpsql.source.total import declare_call, declare_guarded
 from dpsql.source.tuples import TOGETHER, together
 
 _NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
+_INSTEAD = {
+    "age": "write date_sub('year', b, a), which counts the complete years from b to a, or date_diff, which counts their beginnings",
+    "json_extract": JSON_WAY,
+    "unnest": "it makes several rows of one: name the elements (list_contains(l, 'a'), l[1]), or make a linked table of them (dp_link)",
+}
+_INSTEAD |= dict.fromkeys(("json_extract_string", "json_extract_path", "json_extract_path_text", "json_value"), JSON_WAY)
+_LENGTHS = frozenset({"len", "length"})
 _SAMPLES = {
     TEXT: ("'a'", "''", "'é1'", "'2020-01-01'"),
     "DATE": ("DATE '2020-02-29'",),
@@ -76,13 +85,15 @@ class Calls:
             return together([self.rewrite(argument) for argument in node.expressions], self.scope, at)
         # the lists decide: what is not on them is refused, whatever it does
         spec = FUNCTIONS.get(name)
+        if name in _LENGTHS and len(node.expressions) == 1 and self._is_list(node.expressions[0]):
+            name, spec = "array_length", FUNCTIONS["array_length"]
         if spec is None:
             kind = shipped_kinds().get(name, "unknown")
             reason = {
                 "aggregate": "an aggregate mixes rows",
                 "window": "a window function: its value depends on other rows",
                 "unknown": "not a function of DuckDB: macros and functions of users are not looked into; write the expression out",
-            }.get(kind, _NOT_LISTED)
+            }.get(kind, _INSTEAD.get(name, _NOT_LISTED))
             refuse(f"{name or render(node)}()", reason, at, self.scope.where)
         for key in used(node):
             if key not in ("this", "expressions"):
@@ -110,6 +121,9 @@ class Calls:
         if "s" in spec.kinds and "r" not in spec.kinds and not spec.unit:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out
+
+    def _is_list(self, node: exp.Expression) -> bool:
+        return isinstance(node, exp.Column) and family(self.scope.type_of(self.rewrite(node))) == "LIST"
 
     # -- arguments --------------------------------------------------------------------------------------------------------
 
@@ -234,12 +248,28 @@ class Calls:
             if kind not in INTEGERS:
                 refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
             return try_cast(call("abs", try_cast(arguments[0], "HUGEINT")), kind)
+        if name in ("round", "trunc") and len(arguments) > 1 and isinstance(arguments[1], exp.Neg):
+            return self._tens(name, *arguments, at)
         if name.startswith("regexp_") and "\\C" in arguments[1].name:
             refuse(f"{name}()", "no \\C in a pattern: it cuts letters into bytes, which are no text any more", at, self.scope.where)
         if name == "regexp_replace" and "\\" in arguments[2].name:
             refuse("regexp_replace()", "no backslash in the replacement: it may raise at a match", at, self.scope.where)
         syntax = FUNCTIONS[name].syntax
         return call(name, *arguments) if syntax is None else syntax(arguments)
+
+    def _tens(self, name: str, value: exp.Expression, digits: exp.Expression, at: exp.Expression) -> exp.Expression:
+        """Return a number rounded to tens, hundreds, ...: NULL where that leaves the type, which wraps around in DuckDB 1."""
+        kind = self.scope.type_of(value)
+        if int(digits.this.name) > MOST_TENS:
+            refuse(f"{name}()", f"at most {MOST_TENS} digits before the point", at, self.scope.where)
+        if name == "trunc" or kind in FLOATS:
+            return call(name, value, digits)
+        width, scale = decimal_size(kind)
+        if (kind not in INTEGERS and width is None) or width == 38:
+            refuse("round()", f"of {kind} to tens: CAST it to BIGINT or DOUBLE", at, self.scope.where)
+        # types of whole numbers are DuckDB's own
+        target = f"DECIMAL({width - scale + 1},0)" if width else "BIGINT" if kind.startswith("U") else kind
+        return try_cast(call("round", try_cast(value, f"DECIMAL(38,{scale})"), digits), target)
 
 
 def _is_made(value: exp.Expression) -> bool:

@@ -134,14 +134,15 @@ class Rewriter:
                 self._refuse(side)
         if isinstance(node, exp.DPipe):
             return self._call.joined("||", [self(node.this), self(node.expression)], node)
-        left, right = self._alike(node, [self(node.this), self(node.expression)])
+        left, right = self.alike(node, [self(node.this), self(node.expression)])
         return type(node)(this=paren(left), expression=paren(right))
 
-    def _alike(self, node: exp.Expression, sides: list[exp.Expression]) -> list[exp.Expression]:
+    def alike(self, node: exp.Expression, sides: list[exp.Expression]) -> list[exp.Expression]:
         """Return what is compared, dates as timestamps where one of them is one: as DuckDB does, which fails out of range."""
-        if not isinstance(node, _COMPARED) or not any(True for _ in node.find_all(exp.Interval, exp.Cast, exp.Anonymous)):
+        computed = any(True for _ in node.find_all(exp.Interval, exp.Cast, exp.Anonymous))
+        if not isinstance(node, _COMPARED) or not (computed or all(isinstance(side, exp.Column) for side in sides)):
             return sides
-        types = [self.scope.type_of(side) for side in sides]
+        types = [self.scope.column_type(s) if isinstance(s, exp.Column) else self.scope.type_of(s) for s in sides]
         if set(types) != {"DATE", "TIMESTAMP"}:
             return sides
         return [try_cast(side, "TIMESTAMP") if kind == "DATE" else side for side, kind in zip(sides, types, strict=True)]
@@ -164,10 +165,12 @@ class Rewriter:
     def _between(self, node: exp.Between) -> exp.Expression:
         self._keys(node, "this", "low", "high")
         names = ("this", "low", "high")
-        sides = self._alike(node, [self(node.args[name]) for name in names])
+        sides = self.alike(node, [self(node.args[name]) for name in names])
         return exp.Between(**{name: paren(side) for name, side in zip(names, sides, strict=True)})
 
     def _in(self, node: exp.In) -> exp.Expression:
+        if isinstance(node.args.get("field"), exp.Column):  # x IN l, of a column of lists
+            return self._call(call("list_contains", node.args["field"].copy(), node.this.copy()), at=node)
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             refuse("IN (subquery)", "its value depends on other rows; list the values: IN (...)", node, self.scope.where)
         self._keys(node, "this", "expressions")

@@ -128,10 +128,11 @@ def decimal_width(sql_type: str) -> int | None:
     >>> decimal_width("DECIMAL(12,2)"), decimal_width("DOUBLE")
     (12, None)
     """
-    return _decimal(sql_type)[0]
+    return decimal_size(sql_type)[0]
 
 
-def _decimal(sql_type: str) -> tuple[int | None, int]:
+def decimal_size(sql_type: str) -> tuple[int | None, int]:
+    """Return the width and scale of a DECIMAL type, None and 0 for other types."""
     match = _NAMED.fullmatch(sql_type)
     return (int(match[1]), int(match[2])) if match else (None, 0)
 
@@ -176,7 +177,7 @@ def cast_is_safe(source: str, target: str) -> bool:
     """
     if source == target or source == "NULL" or target in _WIDER.get(source, ()):
         return True
-    width, scale = _decimal(source)
+    width, scale = decimal_size(source)
     if target == "DOUBLE":
         return is_number(source)
     if target == "FLOAT":
@@ -187,7 +188,7 @@ def cast_is_safe(source: str, target: str) -> bool:
         return True
     if target == TEXT:
         return family(source) in TO_TEXT
-    to_width, to_scale = _decimal(target)
+    to_width, to_scale = decimal_size(target)
     if to_width is None:
         return False
     if source in _DIGITS:
@@ -203,7 +204,7 @@ def digits(sql_type: str) -> tuple[int, int] | None:
     >>> digits("DECIMAL(12,2)"), digits("INTEGER"), digits("DOUBLE")
     ((10, 2), (10, 0), None)
     """
-    width, scale = _decimal(sql_type)
+    width, scale = decimal_size(sql_type)
     if width is not None:
         return width - scale, scale
     return (_DIGITS[sql_type], 0) if sql_type in _DIGITS else None

@@ -24,6 +24,9 @@ from dpsql.text.strict import StrictDuckDB
 QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 """Tokens that a SELECT may start with."""
 
+JSON_WAY = "a source reads no JSON: make a column of the value, ALTER TABLE t ADD COLUMN s VARCHAR; UPDATE t SET s = j->>'s'"
+PIVOT_WAY = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
+
 _ONE_SELECT = "a source is a table, a view, a Parquet file or one SELECT over one protected table"
 
 
@@ -127,8 +130,13 @@ def agree(cursor: duckdb.DuckDBPyConnection, text: str, tree: exp.Expression, wh
     """
     ours, theirs = _both(cursor, render(tree), text)
     if theirs.get("error"):
+        # which values become columns must not follow from the data
+        if any(not isinstance(one, exp.In) for pivot in tree.find_all(exp.Pivot) for one in pivot.expressions):
+            refuse(f"PIVOT{where}", PIVOT_WAY)
         refuse(f"the text{where}", f"DuckDB does not read it as one SELECT: {theirs.get('error_message')}")
     if ours.get("error") or len(theirs["statements"]) != 1 or _normal(ours) != _normal(theirs):
+        if arrow := tree.find(exp.JSONExtract, exp.JSONExtractScalar):
+            refuse("->" if isinstance(arrow, exp.JSONExtract) else "->>", JSON_WAY, arrow, where)
         piece = _piece(text, _differing(_normal(ours, places=True), _normal(theirs, places=True)))
         refuse(
             f"{piece or 'the text'}{where}",
@@ -203,6 +211,10 @@ def _normal(node: Any, *, places: bool = False) -> Any:
     out = {k: _normal(v, places=places) for k, v in node.items() if k not in _DROPPED or (places and k in _PLACES)}
     if isinstance(out.get("modifiers"), list):  # ORDER BY has no effect on a set of rows: it is left out
         out["modifiers"] = [m for m in out["modifiers"] if m.get("type") != "ORDER_MODIFIER"]
+    if node.get("type") == "SUBQUERY" and node.get("alias") == "_values" and not node.get("column_name_alias"):
+        rows = out["subquery"]["node"]["from_table"]
+        if rows.get("type") == "EXPRESSION_LIST":  # WITH t AS (VALUES (1)) comes back as SELECT * FROM (VALUES (1)) AS _values
+            return rows
     if "column_names" in out:
         out["column_names"] = [fold(str(n)) for n in out["column_names"]]
     if node.get("class") == "TYPE":

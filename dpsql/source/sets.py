@@ -19,6 +19,22 @@ from dpsql.source.relations import Relation
 from dpsql.source.scope import Scope
 
 
+_FEW = 24
+"""Sides of a set operation that stand one inside of the other: of more DuckDB 1.4 says that they are nested too deeply."""
+
+
+def _put_together(selects: Sequence[exp.Expression], kind: type[exp.Expression], distinct: bool) -> exp.Expression:
+    """Return the sides as one query; many are constants under UNION ALL, halved and halved again."""
+    if len(selects) > _FEW:
+        half = len(selects) // 2
+        sides = [_put_together(part, kind, distinct) for part in (selects[:half], selects[half:])]
+        return kind(this=sides[0], expression=exp.Subquery(this=sides[1]), distinct=distinct)
+    tree = selects[0]
+    for select in selects[1:]:
+        tree = kind(this=tree, expression=select, distinct=distinct)
+    return tree
+
+
 def set_operation(
     analysis: Listing,
     sides: Sequence[Relation],
@@ -65,10 +81,8 @@ def set_operation(
                 advice = f"values of {column.sql_type} may be equal without being the same; CAST column {column.name!r}"
                 refuse(construct, advice, node, view.where)
     selects = [_side(analysis, side, columns, view) for side in sides]
-    tree = selects[0]
     native = distinct and kind is not exp.Union
-    for select in selects[1:]:
-        tree = kind(this=tree, expression=select, distinct=native)
+    tree = _put_together(selects, kind, native)
     one = first.one and kind is not exp.Union
     most = min(sum(side.most for side in sides), MOST_COUNTED) if kind is exp.Union else first.most
     outer = Relation(tree, columns, [], first.protected, one, most)

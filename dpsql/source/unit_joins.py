@@ -378,7 +378,8 @@ class Joins:
         while isinstance(node, exp.Paren):
             node = node.this
         if type(node) in COMPARISONS:
-            return type(node)(this=paren(rewrite(node.this)), expression=paren(rewrite(node.expression)))
+            left, right = rewrite.alike(node, [rewrite(node.this), rewrite(node.expression)])
+            return type(node)(this=paren(left), expression=paren(right))
         return paren(rewrite(node))
 
     def _wrapped(self, rows: Rows, item: Item, side: str, using: Sequence[str], written: list[exp.Expression]) -> Rows:

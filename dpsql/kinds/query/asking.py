@@ -30,7 +30,7 @@ from dpsql.queries.lineage import Lineage, Made
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
-from dpsql.queries.universes import Universe
+from dpsql.queries.universes import Universe, grid_values
 from dpsql.session.instance import Context
 from dpsql.text import readable
 
@@ -154,14 +154,12 @@ class Asking:
             limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
             listed = bool(functions & choosing.OF_VALUES)  # else it is not asked which values there are: that takes time
             values = self._values(node, family) if listed else None
-            if values is None and functions & set(DISTINCT) and family == "integer" and limits.whole:
-                values = whole_values(limits)
+            if values is None and functions & choosing.LISTED:
+                values = grid_values(self.context.cursor, Universe(self.types[f"a{place}"], None, limits, False), MOST_LISTED)
             # an aggregate of listed values has a counter for each
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
-                way = "CALL dp_declare(..., categories := [...]), or bounds of whole numbers" if function in DISTINCT else (
-                    "CALL dp_declare(..., categories := [...])"
-                )
+                way = "CALL dp_declare(..., categories := [...]), or lower and upper of whole numbers, DECIMALs or dates"
                 raise ArgumentError("sql", _called(function, text), f"its values are not declared: {way}")
             traits = {
                 "nan": family == "float", "text": family == "text",
@@ -293,7 +291,10 @@ class Asking:
             some = f"list_filter(map_entries(histogram({text})), lambda e: e.value > 20)"
             instead = f"list_{function}(map_keys(map_from_entries({some}))) is that of those with over 20 rows"
             raise ArgumentError("sql", f"{function}({text})", f"is a text of one row; {way}: {instead}")
-        raise ArgumentError("sql", f"{function}({text})", f"is of {self.types[f'a{place}']}: a number is needed; CAST it")
+        sql_type = self.types[f"a{place}"]
+        days = f"{function}(date_diff('day', DATE '2000-01-01', {text})) is one, of days"
+        way = days if sql_type in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else "CAST it"
+        raise ArgumentError("sql", f"{function}({text})", f"is of {sql_type}: a number is needed; {way}")
 
     def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
         """Return all values of an argument, where they are listed."""
@@ -325,13 +326,6 @@ def _called(function: str, text: str) -> str:
 
 def _is_count(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and INSIDE.get(str(node.this).lower()) in ("count", "count_if")
-
-
-def whole_values(limits: Range) -> tuple[str, ...] | None:
-    """Return all whole numbers between two bounds, as texts; None if there are too many."""
-    if not limits.finite or limits.upper - limits.lower >= MOST_LISTED:
-        return None
-    return tuple(str(i) for i in range(math.ceil(limits.lower), math.floor(limits.upper) + 1)) or None
 
 
 def _constant(node: exp.Expression) -> float | str:
