@@ -33,10 +33,10 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     -----
     Privacy: what is declared, and what was released.
     """
-    about = _about(protected)
+    table = about(protected)
     lines = [] if query is None else [*map(left_out, query.lost), *map(of_declared, query.partial)]
     for line in lines:
-        _say(context, f"{name} of {about}: {line}")
+        say(context, f"{name} of {table}: {line}")
     protection = protected.protection
     unit, most, source = protection.privacy_unit, protection.max_contributions, protected.source
     if unit is None or source.one_per_unit or not saying.heard(context.progress):
@@ -56,8 +56,8 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         if known is not None:
             share = f", {known.said}"
         elif not linked or source.bare:
-            share = f"; about what share of all rows that is, dp_contributions({literal(about)}, epsilon := ...) buys"
-    _say(context, f"{name} of {about}: {sentence}{share}")
+            share = f"; about what share of all rows that is, dp_contributions({literal(table)}, epsilon := ...) buys"
+    say(context, f"{name} of {table}: {sentence}{share}")
 
 
 def tell_narrowed(
@@ -92,7 +92,7 @@ def tell_narrowed(
         low, high = f"{variable.lower:,.6g}", f"{variable.upper:,.6g}"
         line = f"values below {low} count as {low}, values above {high} as {high}, since declared bounds are far wider"
         line += "; intervals are of values so counted, not of those far out" if intervals else ""
-        _say(context, f"{name} of {_about(protected)}: {text}: {line}")
+        say(context, f"{name} of {about(protected)}: {text}: {line}")
 
 
 def tell_older(
@@ -115,15 +115,15 @@ def tell_older(
     """
     if not stored.bought:
         return
-    bought = f"{name} of {_about(protected)}: answered by release {stored.release}, bought {stored.bought[:10]}, free"
+    bought = f"{name} of {about(protected)}: answered by release {stored.release}, bought {stored.bought[:10]}, free"
     query = stored.plan.query
     changed = [] if query is None or today is None else _changed((query, stored.question["arguments"]), today)
     if not changed and just_now:
         return
     if not changed:
-        _say(context, f"{bought}; rows that have changed since then are in it as they were")
+        say(context, f"{bought}; rows that have changed since then are in it as they were")
         return
-    _say(context, f"{bought}, with what was declared then ({'; '.join(changed)}): release := 'another name' buys it anew")
+    say(context, f"{bought}, with what was declared then ({'; '.join(changed)}): release := 'another name' buys it anew")
 
 
 def _changed(then: Stated, today: Stated) -> list[str]:
@@ -153,7 +153,7 @@ def _declared(query: QueryPlan, arguments: Sequence[str]) -> dict[str, tuple[flo
     return {arguments[position]: ends for position, ends in bounds.items()}
 
 
-def _about(protected: ProtectedSource) -> str:
+def about(protected: ProtectedSource) -> str:
     """Return the name of the table that a source reads; of linked ones all of them."""
     source = protected.source
     if source.bare and source.named is not None:
@@ -161,6 +161,7 @@ def _about(protected: ProtectedSource) -> str:
     return ", ".join(table.name for table in source.tables) if source.linked else source.table.name
 
 
-def _say(context: Context, line: str) -> None:
+def say(context: Context, line: str) -> None:
+    """Say a line once, to whoever asked."""
     instance = context.instance
     saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)

@@ -18,7 +18,6 @@ from dpsql.source.present import is_present
 from dpsql.source.relations import Relation
 from dpsql.source.scope import Scope
 
-
 _FEW = 24
 """Sides of a set operation that stand one inside of the other: of more DuckDB 1.4 says that they are nested too deeply."""
 

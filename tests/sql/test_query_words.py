@@ -157,3 +157,20 @@ def test_quotes_that_are_needed_stay():
     assert readable.expression('"select" + "x y" + "abc" = \'"abc"\'') == '"select" + "x y" + abc = \'"abc"\''
     assert readable.aggregate("no aggregate") == "no aggregate"
     assert Measure("count").lengths == (1,)
+
+
+@pytest.mark.parametrize("order", ["n DESC", "2 DESC", "count(*) DESC"])
+def test_a_list_of_the_largest_groups_says_where_noise_alone_is(capfd, order):
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS p, CASE WHEN i < 400 THEN i % 2 ELSE i END::INTEGER AS x FROM range(1000) r(i)")
+        dpsql.load(con, progress=True)
+        con.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-8, privacy_unit := 'p', max_contributions := 1)")
+        con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 9999, nullable := false)")
+        text = f"FROM dp_query('SELECT x, count(*) AS n FROM t GROUP BY x ORDER BY {order} LIMIT {{}}', epsilon := 1)"
+        assert {x for x, _ in con.execute(text.format(2)).fetchall()} == {0, 1}
+        assert "noise alone" not in capfd.readouterr().err
+        assert len(con.execute(text.format(20)).fetchall()) == 20
+        said = capfd.readouterr().err
+        [(sigma,)] = con.execute("SELECT noise_scale FROM dp_plan('SELECT x, count(*) AS n FROM t GROUP BY x', epsilon := 1) WHERE operation = 'query'").fetchall()
+        reach = re.search("the largest 20 of 10,000 groups: of so many, noise alone reaches about ([0-9.]+),", said)
+        assert reach is not None and float(reach[1]) == pytest.approx(sigma * 4.292, rel=0.01)
