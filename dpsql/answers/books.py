@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +46,7 @@ ENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("source", "epsilon", "epsilon_spent", "epsilon_left", "privacy_unit", "max_contributions"),
         ("delta", "share_used", "releases", "chain_holds"),
     ),
-    "releases": (("release", "filters", "operation", "source"), ("delta", "charged_at", "epsilon", "status")),
+    "releases": (("release", "question", "operation", "source"), ("delta", "charged_at", "epsilon", "status")),
 }
 """What stands first and last: terminals hide the columns in the middle."""
 
@@ -207,11 +208,12 @@ def releases(context: Context, call: ReleasesCall) -> str:
             notes = _notes(context, ledgers[source], entries[source], str(row[0])) if row[8] == "stored" else []
             warning = [] if intact.get(source, True) else ["the ledger was edited: its chain of hashes does not hold"]
             whole = str(row[3]) in links  # a linked table as it is
-            rows.append((*row, None if whole else _filters(str(row[3]), source), [*notes, *warning]))
+            filters = None if whole else _filters(str(row[3]), source)
+            rows.append((*row, filters, _question(str(row[4]), filters), [*notes, *warning]))
     # losses are rounded up, as everywhere
     losses = [position for position, name in enumerate(RELEASE_COLUMNS) if name in ("epsilon", "rho")]
     shown = [[at_most(float(v)) if i in losses and _number(v) else v for i, v in enumerate(row)] for row in rows]
-    return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "notes": "VARCHAR[]"}, shown)
+    return _ordered("releases", {**RELEASE_COLUMNS, "filters": "VARCHAR", "question": "VARCHAR", "notes": "VARCHAR[]"}, shown)
 
 
 @lru_cache(maxsize=4096)
@@ -239,6 +241,33 @@ def _filters(query: str, source: str) -> str | None:
         for name in part.find_all(exp.Identifier):
             name.set("quoted", not name.name.isidentifier())
     return " AND ".join(part.sql(dialect="duckdb") for part in conditions) or None
+
+
+@lru_cache(maxsize=4096)
+def _question(parameters: str, filters: str | None) -> str:
+    """Return in words what was asked for.
+
+    Examples
+    --------
+    >>> _question('{"query": {"aggregates": ["count()", "avg(age)"], "keys": ["sex"]}}', "age > 7")
+    'count(*), avg(age) by sex where age > 7'
+    >>> _question('{"columns": ["age", "sex"], "k": 2}', None), _question('{"k": 2}', None)
+    ('age, sex', 'all columns')
+    """
+    from dpsql.text import readable  # loaded when needed: sqlglot takes .1 s
+
+    try:
+        given = json.loads(parameters)
+    except ValueError:  # a book that was edited
+        return ""
+    query, columns = given.get("query") or {}, given.get("columns")
+    listed = ", ".join(columns) if isinstance(columns, list) and columns else "all columns"
+    aggregates, keys = query.get("aggregates") or [], query.get("keys") or []
+    if aggregates:
+        listed = ", ".join(map(readable.aggregate, aggregates))
+    if keys:
+        listed = f"{listed if aggregates else 'groups'} by {', '.join(map(readable.expression, keys))}"
+    return f"{listed} where {filters}" if filters else listed
 
 
 def _number(value: Any) -> bool:

@@ -95,7 +95,7 @@ def test_the_books_for_people_and_for_programs(capsys, census):
         assert expected in ledger
     assert "latent_class" in run(capsys, "releases", census)
     assert "all columns" in run(capsys, "releases", census)
-    assert run(capsys, "releases", census, "-m", "csv").startswith("release,filters,operation,source")
+    assert run(capsys, "releases", census, "-m", "csv").startswith("release,question,operation,source")
     plan = run(capsys, "plan", census, "people", "--epsilon", "1.5")
     assert "within the budget = yes" in plan and "takes about" in plan
     assert "within the budget = NO" in run(capsys, "plan", census, "people", "--epsilon", "30", "--k", "2")

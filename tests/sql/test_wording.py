@@ -78,7 +78,7 @@ def test_the_columns_that_matter_stand_where_a_terminal_shows_them(con):
     con.execute("FROM dp_marginals('people', columns := ['sex'], epsilon := 1)")
     wanted = {
         "FROM dp_budget()": ["source", "epsilon", "epsilon_spent", "epsilon_left", "share_used", "releases"],
-        "FROM dp_releases()": ["release", "filters", "epsilon", "status"],
+        "FROM dp_releases()": ["release", "question", "epsilon", "status"],
         "FROM dp_ledger()": ["source", "action", "release", "epsilon", "chain_holds"],
         "FROM dp_plan('people', epsilon := 1)": ["measures", "epsilon", "affordable", "notes"],
     }
@@ -90,7 +90,8 @@ def test_the_columns_that_matter_stand_where_a_terminal_shows_them(con):
     names = [name for (name,) in con.execute("SELECT release FROM dp_releases()").fetchall()]
     text = "\n".join(lines(execute(con, "FROM dp_releases()"), most=40, width=100))
     assert all(f" {name} " in text for name in names) and max(map(len, names)) > 40
-    assert con.execute("SELECT filters FROM dp_releases() ORDER BY charged_at").fetchall() == [("age >= 65",), (None,)]
+    shown = con.execute("SELECT filters, question FROM dp_releases() ORDER BY charged_at").fetchall()
+    assert shown == [("age >= 65", "sex, region where age >= 65"), (None, "sex")]
     assert len(PLAN_COLUMNS) == 28 and all(set(ends[0] + ends[1]) for ends in reports.ENDS.values())
 
 
