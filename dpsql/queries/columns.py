@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import INSIDE
 from dpsql.algebra.moments import moment, time_of_day
 from dpsql.algebra.ranges import INF, UNKNOWN, Range, alike, hull
 from dpsql.domains.edges import HUGE, neighbours
@@ -38,10 +39,13 @@ class Relations:
         `LeafRange`.
     given : mapping of str to Range
         From `given_bounds`.
+    counted : int, optional
+        How high a number of rows is counted.
     """
 
     leaf: LeafRange
     given: Mapping[str, Range] = field(default_factory=dict)
+    counted: int | None = None
     _known: dict[int, Known] = field(default_factory=dict, repr=False)
     _columns: dict[tuple[int, str], Range] = field(default_factory=dict, repr=False)
     _kept: list[Lineage] = field(default_factory=list, repr=False)
@@ -103,9 +107,15 @@ class Relations:
                 parts.append(UNKNOWN if bounds is None else bounds)
             elif isinstance(part, Constants):
                 parts += [extent(value, Known(lambda column: None)) for value in part.expressions]
+            elif self.counted is not None and _is_count(part.expression):
+                parts.append(Range(0.0, float(self.counted), True, "integer"))
             else:
                 parts.append(extent(part.expression, self.known(part.inside)))
         return hull(parts[0], *parts[1:]) if parts else UNKNOWN
+
+
+def _is_count(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and INSIDE.get(str(node.this).lower()) in ("count", "count_if")
 
 
 def _valued(node: exp.Expression) -> list[exp.Expression]:

@@ -115,10 +115,10 @@ def _relation(rows: _Rows, names: list[str], alias: str) -> exp.Values:
     return exp.Values(expressions=listed, alias=exp.TableAlias(this=identifier(alias), columns=columns))
 
 
-def free_name(node: exp.Expression) -> str:
-    """Return a name that the text does not use."""
+def free_name(node: exp.Expression, like: str = "public") -> str:
+    """Return a name that the text does not use: ``like`` with a number behind it."""
     used = {fold(name.name) for name in node.root().find_all(exp.Identifier)}
-    return next(name for n in range(len(used) + 1) if (name := f"public_{n}") not in used)
+    return next(name for n in range(len(used) + 1) if (name := f"{like}_{n}") not in used)
 
 
 def _default(listed: exp.Expression, alias: str, place: int) -> str:

@@ -19,8 +19,9 @@ from dpsql.protected.home import catalog_of
 from dpsql.queries.asked import Asked, asked
 from dpsql.queries.clause import cut
 from dpsql.queries.constant_rows import series_by
+from dpsql.queries.decorrelated import decorrelated
 from dpsql.queries.leaves import facts_of
-from dpsql.queries.names import duckdb_names
+from dpsql.queries.names import duckdb_names, keeping_names
 from dpsql.queries.one_form import one_form
 from dpsql.queries.public_values import with_values
 from dpsql.queries.respelled import respelled
@@ -78,7 +79,8 @@ def read(context: Context, call: QueryCall) -> Read:
     catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in own)
     facts, series = facts_of(context), series_by(context.cursor)
     # spellings of tools, lists of groups and public constants: from here on the text is plain
-    tree = of_groups(respelled(tree, named, facts.type_of), lambda table: facts(table).protected)
+    tree = keeping_names(respelled(tree, named, facts.type_of), named, lambda tree: decorrelated(tree, facts))
+    tree = of_groups(tree, lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)
 
     def qualified(table: exp.Table) -> bool:
@@ -140,8 +142,8 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     text = plainly(cut(sql)[0])
     tree = _tree(text)
     agree(context.cursor, text, tree)
-    tree = _selected(tree)
     facts, series = facts_of(context), series_by(context.cursor)
+    tree = decorrelated(_selected(tree), facts)
     texts: list[str] = []
     while True:
         try:

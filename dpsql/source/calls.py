@@ -249,7 +249,7 @@ class Calls:
                 refuse("abs()", f"not defined here for {kind}; CAST it to BIGINT or DOUBLE", at, self.scope.where)
             return try_cast(call("abs", try_cast(arguments[0], "HUGEINT")), kind)
         if name in ("round", "trunc") and len(arguments) > 1 and isinstance(arguments[1], exp.Neg):
-            return self._tens(name, *arguments, at)
+            return self._tens(name, arguments[0], arguments[1], at)
         if name.startswith("regexp_") and "\\C" in arguments[1].name:
             refuse(f"{name}()", "no \\C in a pattern: it cuts letters into bytes, which are no text any more", at, self.scope.where)
         if name == "regexp_replace" and "\\" in arguments[2].name:

@@ -141,3 +141,48 @@ def test_what_was_declared_otherwise_since_is_said_beside_an_answer_that_was_bou
         assert said.count("answered by release") == 2 and said.count("release := 'another name' buys it anew") == 2
         assert con.execute(asked.format(mean, ", release := 'anew'")).fetchall()[0][0] > 50
         assert "answered by release" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) AS n FROM people p WHERE (SELECT count(*) FROM visits v WHERE v.id = p.id) > 1",
+        "SELECT s, count(*) AS n FROM people WHERE (SELECT count(*) FROM visits WHERE visits.id = people.id AND w = 'a') = 0 GROUP BY s",
+        "SELECT (SELECT count(*) FROM visits v WHERE p.id = v.id) AS k, count(*) AS n FROM people p GROUP BY k",
+        "SELECT s, count(*) AS n FROM (SELECT p.s, (SELECT max(vid) FROM visits v WHERE v.id = p.id) AS last FROM people p) WHERE last > 2000 GROUP BY s",
+        "SELECT count(*) AS n FROM people p WHERE (SELECT max(vid) FROM visits v WHERE v.id = p.id) IS NULL",
+    ],
+)
+def test_an_aggregate_of_a_persons_own_rows_is_a_column_of_hers(con, text):
+    answer = {row[:-1]: row[-1] for row in con.execute("FROM dp_query(?, epsilon := 30)", [text]).fetchall()}
+    true = {row[:-1]: row[-1] for row in con.execute(text).fetchall()}
+    assert true.keys() <= answer.keys() and all(abs(answer[key] - true.get(key, 0)) < 25 for key in answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT avg((SELECT count(*) FROM visits v WHERE v.id = p.id)) AS m FROM people p",
+        "SELECT avg(coalesce(x.n, 0)) AS m FROM people p LEFT JOIN (SELECT id, count(*) AS n FROM visits GROUP BY id) x USING (id)",
+        "SELECT avg(CASE WHEN n > 1 THEN n ELSE 1 END) AS m FROM (SELECT id, count(*) AS n FROM visits GROUP BY id)",
+    ],
+)
+def test_what_is_made_of_a_persons_number_of_rows_is_bounded_by_her_links(con, text):
+    [(mean,)] = con.execute("FROM dp_query(?, epsilon := 30)", [text]).fetchall()
+    assert mean == pytest.approx(con.execute(text).fetchone()[0], abs=0.2)
+    notes = con.execute("SELECT notes FROM dp_plan(?, epsilon := 1) WHERE operation = 'query'", [text]).fetchone()[0]
+    assert any("is bounded by the 20 rows of a unit that links allow" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) AS n FROM visits v WHERE vid > (SELECT avg(vid) FROM visits i WHERE i.w = v.w)",
+        "SELECT count(*) AS n FROM people p WHERE (SELECT count(*) FROM visits v WHERE v.id > p.id) > 1",
+        "SELECT count(*) AS n FROM people p WHERE (SELECT count(*) + 1 FROM visits v WHERE v.id = p.id) > 1",
+        "SELECT count(*) AS n FROM people p WHERE (SELECT count(*) FROM visits v WHERE v.id = p.id OR v.w = p.s) > 1",
+    ],
+)
+def test_an_aggregate_of_other_peoples_rows_is_none(con, text):
+    with pytest.raises(duckdb.Error, match="a correlated scalar subquery|rows of people|scalar subquery"):
+        con.execute("FROM dp_query(?, epsilon := 1)", [text]).fetchall()

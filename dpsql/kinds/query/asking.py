@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dpsql.algebra.aggregates import DISTINCT, EXTREMES, FIRST, INSIDE, PAIRS, RANKED, SECOND
+from dpsql.algebra.aggregates import DISTINCT, EXTREMES, FIRST, PAIRS, RANKED, SECOND
 from dpsql.algebra.ranges import Range, alike
 from dpsql.calls.query import ALL
 from dpsql.domains import sqltypes
@@ -26,7 +26,7 @@ from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, Universes
 from dpsql.queries.inner import InnerValues
 from dpsql.queries.leaves import facts_of
-from dpsql.queries.lineage import Lineage, Made
+from dpsql.queries.lineage import Lineage
 from dpsql.queries.listed import check_listed
 from dpsql.queries.naming import canonical, read_expression
 from dpsql.queries.purchase import QueryPurchase
@@ -191,20 +191,20 @@ class Asking:
         return arguments
 
     def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
-        """Return the range of a number of rows of one unit, which nothing else bounds: as many as count of it."""
-        origin = self.lineage.origin(node) if isinstance(node, exp.Column) and limits.upper == math.inf else None
-        if not origin or not all(isinstance(part, Made) and _is_count(part.expression) for part in origin):
-            return limits
-        if ALL in self.call.call.auto:
+        """Return the range of what is made of numbers of rows of one unit, which nothing else bounds: as many as count of it."""
+        if limits.upper < math.inf or ALL in self.call.call.auto:
             return limits
         contributions, along = self.protected.held.max_contributions, [way.most for way in self.protected.lineages]
         most = contributions * max(along, default=1)
+        capped = extent(node, Relations(self.facts.range, self.given, most).known(self.lineage))
+        if not capped.finite:
+            return limits
         by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {most}"
         self.notes.append(
             f"{text} is bounded by {by}, above which it counts as that; "
             f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"
         )
-        return replace(limits, upper=float(most))
+        return capped
 
     def _check_auto(self, arguments: Mapping[int, Argument]) -> None:
         """Refuse to learn bounds where all are known: it would change nothing."""
@@ -322,10 +322,6 @@ class Asking:
 
 def _called(function: str, text: str) -> str:
     return f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
-
-
-def _is_count(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Anonymous) and INSIDE.get(str(node.this).lower()) in ("count", "count_if")
 
 
 def _constant(node: exp.Expression) -> float | str:
