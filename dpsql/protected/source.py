@@ -23,6 +23,7 @@ from dpsql.protected.booked import sources_in
 from dpsql.protected.constraints import Constraints
 from dpsql.protected.home import books_of, catalog_of, named_files, remotes_in
 from dpsql.protected.linked import is_root, key_of, keys_linked, lineage_of, reads_of, root_key
+from dpsql.protected.renamed import check_renamed
 from dpsql.protected.seen import check_open
 from dpsql.session.instance import Context
 from dpsql.source.analysis import UNIT, OutputColumn, Source, TableId, analyse, find_table, named_table, relation_columns
@@ -416,6 +417,8 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     contract = protection(source.table)
     if contract is None:  # pragma: no cover -- analyse has just seen it
         raise NotProtected(f"source = {text!r}: its budget has gone")
+    if source.public_tables:
+        check_renamed(context, source.public_tables)
     # the contract was known to the analysis; an analyst may still be shut out of this table
     ledger = consulted[source.table]
     check_open(context, ledger.books.database, ledger.source)
