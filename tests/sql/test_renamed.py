@@ -16,7 +16,7 @@ def con():
         connection.execute("""
             CREATE TABLE people (id INTEGER PRIMARY KEY, sex VARCHAR NOT NULL); INSERT INTO people SELECT i, 'f' FROM range(300) r(i);
             CREATE TABLE visits (id INTEGER, ward VARCHAR); INSERT INTO visits SELECT i % 300, 'a' FROM range(600) r(i);
-            CREATE TABLE staff AS SELECT i AS id, 'x' AS role FROM range(300) r(i);
+            CREATE TABLE staff AS SELECT i::INTEGER AS id, 'x' AS role FROM range(300) r(i);
             CREATE TABLE wards AS SELECT 'a' AS ward, 3 AS beds;
         """)
         dpsql.load(connection, progress=False)
