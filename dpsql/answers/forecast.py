@@ -302,7 +302,7 @@ def _notes(protected: ProtectedSource, requested: Request, affordable: bool, row
         notes.append(f"this call would be refused: it {large}")
     if requested.operation in ("marginals", "contributions"):
         notes.append("counts are noisy: small ones may come out negative")
-    stopped = None if protected.plain else protected.ledger.stopped()
+    stopped = protected.ledger.stopped(plain=protected.plain)
     if stopped is not None:
         notes.append(f"this call would be refused: {stopped_text(protected, stopped)}")
     if not protected.ledger.chain_holds():

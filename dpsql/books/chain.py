@@ -255,7 +255,10 @@ class Chain:
         before, twice = files.opened(cursor, self.books.database)
         if twice is not None:
             told = f"the file of database {self.books.database!r} is attached as {twice!r} too, with other books"
-            raise LedgerError(f"{told}: DETACH one of them, and repeat the call; nothing was written")
+            raise LedgerError(f"{told}: DETACH both, ATTACH one of them, and repeat the call; nothing was written")
+        why = None if before is None else files.not_alone(before)
+        if why is not None:
+            raise LedgerError(f"the file of database {self.books.database!r}: {why}, and repeat the call; nothing was written")
         for attempt in range(_TRIES):
             with _writing:
                 committing = False

@@ -1,15 +1,23 @@
-"""Whether what was committed to a book is in its database's file, which is open under one name.
+"""Whether what was committed to a book is in its database's file, which is open under one name, by one program.
+
+DuckDB keeps other programs out by a lock of the process on the file, which the system takes away as soon as anything in the
+process closes the file: a copy, `open`, `read_blob`. Then two programs would each sell the whole budget. What Linux says of locks
+and of open files is looked at; where it says nothing (other systems, some containers) an anchor alone notices.
 
 DuckDB can be told to keep no write-ahead log, and then a commit is gone with the process, or with `DETACH`: a charge would be
 forgotten. Nothing in SQL says so of an attached database, but its files do: a commit makes the log longer, or, where it is a
-checkpoint, changes the database. They are looked at and never opened: closing a file gives up all locks of the process on it,
-DuckDB's too.
+checkpoint, changes the database. They are looked at and never opened, for the sake of the lock.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -66,3 +74,53 @@ def opened(cursor: duckdb.DuckDBPyConnection, database: str) -> tuple[Files | No
     own = here.states[0]
     twice = (name for name, path in paths.items() if own is not None and (files_of(path).states[0] or ())[2:] == own[2:])
     return here, next(twice, None)
+
+
+def not_alone(here: Files) -> str | None:
+    """Return why another program, or another database of this process, may write to a file that is open here; None if none does."""
+    own = here.states[0]
+    if own is None or not sys.platform.startswith("linux"):
+        return None
+    number, device = own[2:]
+    if _open_here(number, device) > 1:
+        return "it is open twice in this process, by two names of one file: close one of them"
+    locked = _locked_here()
+    if locked is None or number in locked or not _shows_locks(str(Path(here.path).parent)):
+        return None
+    return (
+        "this process does not hold DuckDB's lock on it any more, since something in the process opened and closed the file (a "
+        "copy, open(), read_blob), so that another program may write to it: close all connections to it and connect again"
+    )
+
+
+def _open_here(number: int, device: int) -> int:
+    """Return how often this process has a file open."""
+    count = 0
+    with suppress(OSError):
+        for opened_file in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                status = opened_file.stat()
+                count += (status.st_ino, status.st_dev) == (number, device)
+    return count
+
+
+def _locked_here() -> set[int] | None:
+    """Return the numbers of the files that this process alone may write to; None where the system does not say."""
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    parts = [line.split() for line in lines]
+    mine = (part for part in parts if len(part) > 5 and part[1] == "POSIX" and part[3] == "WRITE" and part[4] == str(os.getpid()))
+    return {int(part[5].rsplit(":", 1)[-1]) for part in mine}
+
+
+@cache
+def _shows_locks(folder: str) -> bool:
+    """Return whether a lock on a file of a folder is among those that the system says this process has."""
+    import fcntl  # not on every system
+
+    with suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.fstat(file.fileno()).st_ino in (_locked_here() or ())
+    return False

@@ -37,6 +37,8 @@ from dpsql.text.relation import identifier
 
 _NOTHING = Reads()
 _BUDGETS = ("protect", "raise", "lower")
+MOST_FAILURES = 2
+"""Readings that fail before nothing is sold at all."""
 MOST_INTERRUPTIONS = 3
 """Readings of a table, through more than its columns, that may be interrupted before the custodian resumes: how long one lasts can
 depend on a row."""
@@ -197,18 +199,19 @@ class Ledger(Linked):
             rows = sorted((row for row in rows if used is None or row[1] in used), key=lambda row: int(row[0]))
             return [(str(name), str(operation), str(parameters)) for _, name, operation, parameters in rows]
 
-    def stopped(self) -> int | None:
-        """Return the entry after which only plain sources may be bought, until the custodian resumes.
+    def stopped(self, *, plain: bool = False) -> int | None:
+        """Return the entry after which only plain sources may be bought, until the custodian resumes; ``plain``: not even these.
 
-        That is the last failed reading, or the last of `MOST_INTERRUPTIONS` interrupted ones; for an analyst of a served database
-        already that of `MOST_OF_ONE` of her own, so that nobody stops the sales of all others alone.
+        That is the last failed reading (for what is plain, and fails for want of memory or disk alone, the last of
+        `MOST_FAILURES`), or the last of `MOST_INTERRUPTIONS` interrupted ones; for an analyst of a served database already that of
+        `MOST_OF_ONE` of her own, so that nobody stops the sales of all others alone.
         """
-        return self._stopped(self._outcomes())
+        return self._stopped(self._outcomes(), plain=plain)
 
-    def _stopped(self, since: list[tuple[str, int, str]]) -> int | None:
+    def _stopped(self, since: list[tuple[str, int, str]], *, plain: bool = False) -> int | None:
         failed = [entry for action, entry, _ in since if action == "fail"]
-        if failed:
-            return failed[-1]
+        if plain or failed:
+            return failed[-1] if len(failed) >= (MOST_FAILURES if plain else 1) else None
         hers = [entry for _, entry, who in since if who == self.owner]
         if len(hers) >= MOST_OF_ONE:
             return hers[-1]
@@ -456,8 +459,9 @@ class Ledger(Linked):
                 since = self._outcomes()
         except LedgerError as error:
             return str(error)
-        stopped = self._stopped(since)
-        if stopped is not None:
+        if (stopped := self._stopped(since, plain=True)) is not None:
+            return f"intact; nothing can be bought since {MOST_FAILURES} readings failed: entry {stopped}"
+        if (stopped := self._stopped(since)) is not None:
             why = "a reading failed" if any(action == "fail" for action, _, _ in since) else "readings were interrupted"
             return f"intact; only tables and their columns can be bought since {why}: entry {stopped}"
         return "intact"

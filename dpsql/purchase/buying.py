@@ -85,8 +85,7 @@ def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked
     """
     if asked.hers:
         return
-    if not protected.plain:
-        _check_not_stopped(protected)
+    _check_not_stopped(protected)
     if asked.wanted is None or canonical_json(purchase.plan) != canonical_json(asked.wanted.plan.to_json()):
         raise ReleaseError(f"release {purchase.release!r} cannot be had under this name; say release := 'another name'")
     store = context.store(protected.books.database)
@@ -103,9 +102,10 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
     """Let one call at a time read a table through anything but a plain source, and none once such a reading has failed.
 
     Whether reading fails may depend on a row. So at most one such answer is given, however many calls run side by side: the others
-    wait for its outcome and are refused.
+    wait for its outcome and are refused. Plain sources fail for want of memory or disk alone; once something has failed they wait
+    for one another, too.
     """
-    if protected.plain:
+    if protected.plain and protected.ledger.stopped() is None:
         yield
         return
     with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
@@ -115,29 +115,27 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
 
 
 def _check_not_stopped(protected: ProtectedSource) -> None:
-    stopped = protected.ledger.stopped()
+    stopped = protected.ledger.stopped(plain=protected.plain)
     if stopped is not None:
         raise ReleaseError(stopped_text(protected, stopped) + ". Nothing was read, and nothing more was charged")
 
 
 def stopped_text(protected: ProtectedSource, entry: int) -> str:
-    """Return why a source that is more than plain is refused; to an analyst with a grant not whose reading failed."""
+    """Return why a source is refused; to an analyst with a grant not whose reading failed."""
+    key = protected.key
+    allowed = f"only {key} itself, or some of its columns without WHERE, JOIN or expressions, can be bought"
+    if protected.plain:
+        allowed = f"nothing of {key} can be bought"
     if protected.ledger.limit() is not None:
-        return (
-            f"source: only {protected.key} itself, or some of its columns without WHERE, JOIN or expressions, can be bought for "
-            "now; the custodian knows why and can change it"
-        )
-    failed = protected.books.failed(protected.key, entry)
+        return f"source: {allowed} for now; the custodian knows why and can change it"
+    failed = protected.books.failed(key, entry)
     happened = (
         f"failed for release {failed[0]!r} (entry {entry} of its ledger), and whether a call fails could show a row" if failed else
         f"was interrupted {protected.ledger.interruptions()[0]} times (last: entry {entry} of its ledger), and how long it takes "
         "could show a row"
     )
-    return (
-        f"source: reading {protected.key} {happened}. Only the table itself, or some of its columns without WHERE, JOIN or "
-        "expressions, can be bought, until the custodian has looked at that entry and says "
-        f"CALL dp_protect('{protected.key}', resume := true)"
-    )
+    until = f"until the custodian has looked at that entry and says CALL dp_protect('{key}', resume := true)"
+    return f"source: reading {key} {happened}. {allowed[0].upper()}{allowed[1:]}, {until}"
 
 
 def _record_failures(context: Context, protected: ProtectedSource) -> None:

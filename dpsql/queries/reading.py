@@ -79,7 +79,9 @@ def read(context: Context, call: QueryCall) -> Read:
     catalog_of(context).look_up(table.name for table in tree.find_all(exp.Table) if table.name not in own)
     facts, series = facts_of(context), series_by(context.cursor)
     # spellings of tools, lists of groups and public constants: from here on the text is plain
-    tree = keeping_names(respelled(tree, named, facts.type_of), named, lambda tree: decorrelated(tree, facts))
+    tree = respelled(tree, named, facts.type_of)
+    if tree.find(exp.Subquery) is not None:
+        tree = keeping_names(tree, named, lambda tree: decorrelated(tree, facts))
     tree = of_groups(tree, lambda table: facts(table).protected)
     tree = with_values(tree, context, facts)
 

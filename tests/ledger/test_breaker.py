@@ -308,3 +308,44 @@ def test_plain_is_what_the_generated_sql_computes(con, tmp_path):
     with open_context(instance, "people", "main") as context:
         assert [resolve(context, source).plain for source in plain] == [True] * len(plain)
         assert [resolve(context, source).plain for source in more] == [False] * len(more)
+
+
+def test_a_second_failed_reading_stops_plain_columns_too(con, charges, failing):
+    """What is plain fails for want of memory alone, and that can be for one person's long texts: a bit for each question."""
+    errors, seen = failing
+    errors.append(duckdb.OutOfMemoryException("of 17 rows"))
+    text_of(con, PLAIN.format("one"))
+    errors.clear()
+    assert len(con.execute(PLAIN.format("two")).fetchall()) > 0
+    errors.append(duckdb.OutOfMemoryException("of 18 rows"))
+    text_of(con, PLAIN.format("three"))
+    errors.clear()
+    assert "nothing can be bought since 2 readings failed" in con.execute("SELECT books FROM dp_budget()").fetchone()[0]
+    said = text_of(con, PLAIN.format("four"))
+    assert "Nothing of main.people can be bought, until the custodian" in said and "Nothing was read" in said
+    assert "nothing more was charged" in said and (len(seen), charges()) == (3, 3)
+    assert any("would be refused" in note for note in con.execute("SELECT notes FROM dp_plan('people', columns := ['sex'], epsilon := 0.1)").fetchone()[0])
+    assert len(con.execute(PLAIN.format("two")).fetchall()) > 0  # what was bought stays readable
+    con.execute("CALL dp_protect('people', resume := true)")
+    assert len(con.execute(PLAIN.format("four")).fetchall()) > 0
+
+
+def test_once_one_has_failed_plain_readings_wait_for_one_another(con, failing, monkeypatch):
+    errors, seen = failing
+    errors.append(duckdb.OutOfMemoryException("of 17 rows"))
+    text_of(con, PLAIN.format("one"))
+    cursors = [con.cursor() for _ in range(4)]
+    texts: list[str] = []
+
+    def ask(place: int) -> None:
+        try:
+            cursors[place].execute(PLAIN.format(f"again{place}")).fetchall()
+        except duckdb.Error as error:
+            texts.append(str(error))
+
+    threads = [threading.Thread(target=ask, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 2 and sum("Nothing of main.people can be bought" in text for text in texts) == 3

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from itertools import pairwise
 
 import duckdb
 import pytest
 
 import dpsql
+from dpsql.books import files
 from dpsql.books.files import files_of
 
 pytestmark = pytest.mark.any_duckdb
@@ -109,4 +113,71 @@ def test_a_file_that_is_attached_twice_sells_nothing(path):
             con.execute(QUERY.format(6, 0.1)).fetchall()
         assert con.execute("SELECT count(*) FROM dp_ledger() WHERE action = 'charge'").fetchone() == (1,)
         con.execute("DETACH twin")
+    with duckdb.connect(str(path)) as con:  # whoever closes one of two gives up the lock on both
+        dpsql.load(con, progress=False)
         assert len(con.execute(QUERY.format(6, 0.1)).fetchall()) == 1
+
+
+SELLS = "FROM dp_query('SELECT count(*) AS n FROM t', epsilon := {})"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="another system says nothing of locks")
+
+
+@linux
+@pytest.mark.parametrize("way", ["copy", "open", "read_blob"])
+def test_nothing_is_sold_where_the_lock_on_the_file_is_gone(path, tmp_path, way):
+    with duckdb.connect(str(path)) as con:
+        dpsql.load(con, progress=False)
+        assert len(con.execute(SELLS.format(0.1)).fetchall()) == 1
+        if way == "copy":
+            shutil.copy(path, tmp_path / "backup.duckdb")
+        elif way == "open":
+            path.open("rb").close()
+        else:
+            con.execute("SELECT octet_length(content) FROM read_blob(?)", [str(path)]).fetchall()
+        with pytest.raises(duckdb.Error, match="does not hold DuckDB's lock on it any more.*connect again.*nothing was written"):
+            con.execute(SELLS.format(0.2)).fetchall()
+        assert len(con.execute(SELLS.format(0.1)).fetchall()) == 1  # what was bought stays readable
+    with duckdb.connect(str(path)) as con:
+        dpsql.load(con, progress=False)
+        assert len(con.execute(SELLS.format(0.2)).fetchall()) == 1
+
+
+@linux
+def test_another_program_that_got_in_sells_and_the_first_one_does_not(path, tmp_path):
+    """The attack: both sold the whole budget, and one charge was left."""
+    with duckdb.connect(str(path)) as con:
+        dpsql.load(con, progress=False)
+        con.execute("CHECKPOINT")
+        shutil.copy(path, tmp_path / "backup.duckdb")
+        code = f"""
+import duckdb, dpsql
+con = duckdb.connect({str(path)!r}); dpsql.load(con, progress=False)
+print(len(con.execute({SELLS.format(1)!r}).fetchall()))
+con.close()
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "1"
+        with pytest.raises(duckdb.Error, match="does not hold DuckDB's lock"):
+            con.execute(QUERY.format(10, 1)).fetchall()
+
+
+@linux
+def test_a_file_that_is_open_by_two_names_in_a_process_sells_nothing(path, tmp_path):
+    other = tmp_path / "other.duckdb"
+    os.link(path, other)
+    with duckdb.connect(str(path)) as first, duckdb.connect(str(other)) as second:
+        for con in (first, second):
+            dpsql.load(con, progress=False)
+            with pytest.raises(duckdb.Error, match="open twice in this process"):
+                con.execute(SELLS.format(1)).fetchall()
+
+
+def test_where_the_system_shows_no_locks_nothing_is_said(path, monkeypatch):
+    monkeypatch.setattr(files, "_locked_here", set)
+    files._shows_locks.cache_clear()
+    try:
+        with duckdb.connect(str(path)) as con:
+            dpsql.load(con, progress=False)
+            assert len(con.execute(SELLS.format(0.1)).fetchall()) == 1
+    finally:
+        files._shows_locks.cache_clear()

@@ -95,7 +95,7 @@ REFUSED = {
     "SELECT sum(age) OVER (PARTITION BY patient ORDER BY age ROWS BETWEEN age PRECEDING AND CURRENT ROW) AS r FROM visits": ("ROWS BETWEEN", "whole"),
     "SELECT sum(age) OVER (PARTITION BY patient ORDER BY age ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) AS r FROM visits": ("EXCLUDE", "not allowed"),
     "SELECT median2(count(*)) AS r FROM visits GROUP BY patient": ("median2()", "macros"),
-    "SELECT unnest(l) AS x FROM visits": ("unnest()", "not on the list"),
+    "SELECT unnest(l) AS x FROM visits": ("unnest()", "it makes several rows of one"),
     "SELECT patient, CAST(max(kind) AS INTERVAL) AS i FROM visits GROUP BY patient": ("CAST to INTERVAL", "plain type"),
     # names
     "SELECT patient, kind AS __dp_unit, count(*) AS n FROM visits GROUP BY ALL": ("'__dp_unit'", "dpsql's own"),
