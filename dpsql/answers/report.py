@@ -11,6 +11,7 @@ from typing import Any
 from dpsql.answers import report_figures, report_linked, report_maps, report_query, ruled
 from dpsql.answers.report_figures import Synthetic
 from dpsql.books.entries import Protection
+from dpsql.books.files import open_here
 from dpsql.books.ledger import Ledger
 from dpsql.books.links import Links
 from dpsql.books.schema import Books
@@ -71,7 +72,7 @@ def _check_replaceable(target: Path, first: str) -> None:
     """Refuse to replace anything but an earlier page of the same release and kind: a call is bound, and so run, repeatedly."""
     if not target.exists():
         return
-    if target.is_file():
+    if target.is_file() and not open_here(str(target)):  # a database: to close it would give up DuckDB's lock on it
         with target.open(encoding="utf-8", errors="replace") as handle:
             if handle.readline().rstrip("\n") == first:
                 return

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpsql.books.files import open_here
 from dpsql.errors import LedgerError
 
 INTENT, WRITTEN = "intent", "written"
@@ -81,6 +82,8 @@ class Anchor:
         """
         if not self.path.exists():
             return True
+        if open_here(str(self.path)):  # a database: to open it, and close it, would give up DuckDB's lock on it
+            return False
         try:
             with self.path.open("rb") as handle:
                 first = handle.readline(_LONGEST)

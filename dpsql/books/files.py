@@ -65,10 +65,14 @@ def files_of(path: str) -> Files:
 
 
 def opened(cursor: duckdb.DuckDBPyConnection, database: str) -> tuple[Files | None, str | None]:
-    """Return the files of an attached database, None where it is in memory, and another name under which its file is attached."""
-    rows = cursor.execute("SELECT database_name, path FROM system.main.duckdb_databases() WHERE path IS NOT NULL").fetchall()
-    paths = {str(name): str(path) for name, path in rows if path}
-    if database not in paths:
+    """Return the files of an attached database, and another name under which its file is attached.
+
+    None of both where it is in memory, or cannot be written to.
+    """
+    query = "SELECT database_name, path, readonly FROM system.main.duckdb_databases() WHERE path IS NOT NULL"
+    rows = cursor.execute(query).fetchall()
+    paths = {str(name): str(path) for name, path, _ in rows if path}
+    if database not in paths or any(name == database and readonly for name, _, readonly in rows):
         return None, None
     here = files_of(paths.pop(database))
     own = here.states[0]
@@ -81,8 +85,8 @@ def not_alone(here: Files) -> str | None:
     own = here.states[0]
     if own is None or not sys.platform.startswith("linux"):
         return None
-    number, device = own[2:]
-    if _open_here(number, device) > 1:
+    number = own[2]
+    if _open_here(own) > 1:
         return "it is open twice in this process, by two names of one file: close one of them"
     locked = _locked_here()
     if locked is None or number in locked or not _shows_locks(str(Path(here.path).parent)):
@@ -93,14 +97,20 @@ def not_alone(here: Files) -> str | None:
     )
 
 
-def _open_here(number: int, device: int) -> int:
-    """Return how often this process has a file open."""
+def open_here(path: str) -> bool:
+    """Return whether this process has a file open, as far as the system says."""
+    own = files_of(path).states[0]
+    return own is not None and _open_here(own) > 0
+
+
+def _open_here(state: tuple[int, ...]) -> int:
+    """Return how often this process has a file open; 0 where the system does not say."""
     count = 0
     with suppress(OSError):
         for opened_file in Path("/proc/self/fd").iterdir():
             with suppress(OSError):  # closed meanwhile
                 status = opened_file.stat()
-                count += (status.st_ino, status.st_dev) == (number, device)
+                count += (status.st_ino, status.st_dev) == state[2:]
     return count
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from dpsql.books.ledger import Ledger
 from dpsql.errors import DpsqlError, UnsupportedQuery
-from dpsql.protected.home import books_of, catalog_of
-from dpsql.protected.linked import key_of, links_in
+from dpsql.protected.booked import books_of, links_in
+from dpsql.protected.home import catalog_of
+from dpsql.protected.linked import key_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import relation_columns
 from dpsql.source.model import TableId
