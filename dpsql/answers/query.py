@@ -10,8 +10,8 @@ from fractions import Fraction
 from itertools import chain
 
 from dpsql.answers import answered, auto, held, rehearsing, remembered, row_bounds, telling
+from dpsql.answers.doubtful import doubts
 from dpsql.answers.held import Part
-from dpsql.answers.largest import of_noise
 from dpsql.answers.looking import Looking
 from dpsql.books.entries import canonical_json
 from dpsql.calls.buying import BuyingCall
@@ -56,7 +56,7 @@ def query(context: Context, call: QueryCall) -> str:
         texts, ends = list(part.held.question["arguments"]), call.confidence is not None
         telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, texts, intervals=ends)
     _tell_older(context, read_query, parts)
-    if saying.heard(context.progress) and (line := of_noise(read_query, parts)) is not None:
+    for line in doubts(read_query, parts) if saying.heard(context.progress) else ():
         telling.say(context, f"dp_query of {telling.about(parts[0][0].protected)}: {line}")
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])

@@ -174,3 +174,26 @@ def test_a_list_of_the_largest_groups_says_where_noise_alone_is(capfd, order):
         [(sigma,)] = con.execute("SELECT noise_scale FROM dp_plan('SELECT x, count(*) AS n FROM t GROUP BY x', epsilon := 1) WHERE operation = 'query'").fetchall()
         reach = re.search("the largest 20 of 10,000 groups: of so many, noise alone reaches about ([0-9.]+),", said)
         assert reach is not None and float(reach[1]) == pytest.approx(sigma * 4.292, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "epsilon", "said"),
+    [
+        ("SELECT g, avg(x) AS m FROM t GROUP BY g", 0.5, ["noise hides avg(x) in 1 of 3 groups"]),
+        ("SELECT g, median(x) AS m, max(x) AS top FROM t GROUP BY g", 1, ["noise hides median(x) in 1 of 3 groups"]),
+        ("SELECT avg(x) FILTER (WHERE g = 'c') AS m, avg(x) AS all FROM t", 0.5, ["noise hides avg(x) FILTER (WHERE g = 'c') here"]),
+        ("SELECT g, avg(x) AS m, count(*) AS n FROM t WHERE g <> 'c' GROUP BY g", 0.5, []),
+        ("SELECT g, sum(x) AS s, stddev(x) AS d FROM t GROUP BY g", 0.5, []),
+    ],
+)
+def test_what_noise_hides_is_said_where_no_interval_says_it(capfd, text, epsilon, said):
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS p, CASE WHEN i < 5 THEN 'c' WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS g, (i % 100)::DOUBLE AS x FROM range(4000) r(i)")
+        dpsql.load(con, progress=True)
+        con.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-8, privacy_unit := 'p', max_contributions := 1)")
+        con.execute("CALL dp_declare('t', 'x', lower := 0, upper := 100); CALL dp_declare('t', 'g', categories := ['a', 'b', 'c'], nullable := false)")
+        con.execute("FROM dp_query(?, epsilon := ?)", [text, epsilon]).fetchall()
+        lines = [line for line in capfd.readouterr().err.splitlines() if "noise hides" in line]
+        assert len(lines) == len(said) and all(words in line for words, line in zip(said, lines, strict=True))
+        con.execute("FROM dp_query(?, epsilon := ?, confidence := 0.9)", [text, epsilon]).fetchall()
+        assert "noise hides" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""Whether the largest groups of an answer may be the largest by their noise alone. Post-processing."""
+"""What of an answer may be noise alone: the largest of many groups, means of small ones. Post-processing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,48 @@ from dpsql.answers.held import Part
 from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
 from dpsql.source.model import fold
+from dpsql.text import readable
 
 _COUNTS = frozenset({"count", "count_units"})
+_MEANS = frozenset({"avg", "quantile_cont", "quantile_disc"})
+_CONFIDENCE = 0.95
+_HIDDEN = 0.5
+"""Of the distance of an argument's bounds: where an interval is wider, the noise hides the number."""
+_MOST_GROUPS = 10_000
 
 
-def of_noise(read: Read, parts: Sequence[Sequence[Part]]) -> str | None:
+def doubts(read: Read, parts: Sequence[Sequence[Part]]) -> list[str]:
+    """Return what is to be said of an answer without intervals of which some is noise."""
+    order = _of_order(read, parts)
+    means = [] if read.call.confidence is not None else [line for row in parts for part in row for line in _of_means(part)]
+    return [*([] if order is None else [order]), *dict.fromkeys(means)]
+
+
+def _of_means(part: Part) -> list[str]:
+    """Return in how many groups the noise hides a mean or quantile."""
+    numbers, query = part.held.numbers, part.held.plan.query
+    count = len(numbers.groups)
+    if query is None or count > _MOST_GROUPS:
+        return []
+    estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
+    lines = []
+    for wanted, asked in zip(translated(part.asked, part.held.question), part.asked.wanted, strict=True):
+        if wanted.function not in _MEANS:
+            continue
+        variable = query.measures[estimates.find(wanted)[0]].variables[0]
+        ends = estimates.interval(wanted, _CONFIDENCE)
+        if ends is None or variable.lower >= variable.upper:
+            continue
+        width = np.atleast_2d((np.asarray(ends[1]) - np.asarray(ends[0])).T)
+        hidden = int((width > _HIDDEN * (variable.upper - variable.lower)).any(axis=0).sum())
+        if hidden:
+            where = f"in {hidden:,} of {count:,} groups" if part.asked.places else "here"
+            shown = readable.aggregate(asked.text, part.protected.protection.privacy_unit)
+            lines.append(f"noise hides {shown} {where}; confidence := {_CONFIDENCE} says between which numbers it is")
+    return lines
+
+
+def _of_order(read: Read, parts: Sequence[Sequence[Part]]) -> str | None:
     """Return what is to be said of a list of the largest public groups that reaches down to where noise alone is; None of others.
 
     Parameters
