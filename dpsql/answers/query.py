@@ -21,6 +21,7 @@ from dpsql.kinds.plans import request
 from dpsql.protected.source import ProtectedSource, resolve
 from dpsql.purchase import buying, uses
 from dpsql.purchase.shares import part_of
+from dpsql.queries.leaves import facts_of
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
 from dpsql.running import saying
@@ -56,11 +57,16 @@ def query(context: Context, call: QueryCall) -> str:
         texts, ends = list(part.held.question["arguments"]), call.confidence is not None
         telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, texts, intervals=ends)
     _tell_older(context, read_query, parts)
-    for line in doubts(read_query, parts) if saying.heard(context.progress) else ():
+    for line in _said(context, read_query, parts) if saying.heard(context.progress) else ():
         telling.say(context, f"dp_query of {telling.about(parts[0][0].protected)}: {line}")
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
     return text
+
+
+def _said(context: Context, read_query: Read, parts: list[list[Part]]) -> list[str]:
+    zone = telling.in_utc(read_query, facts_of(context))
+    return [*([] if zone is None else [zone]), *doubts(read_query, parts)]
 
 
 def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> None:

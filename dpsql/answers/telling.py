@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from dpsql.answers import kept, query_words
 from dpsql.answers.held import Held
 from dpsql.domains import unit_rows
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.groups import left_out, of_declared
+from dpsql.queries.leaves import Facts
+from dpsql.queries.reading import Read
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
 from dpsql.session.instance import Context
+from dpsql.source.model import fold
 from dpsql.text import readable
 from dpsql.text.relation import literal
 
 Stated = tuple[QueryPlan, Sequence[str]]
 """A plan, with the texts of its arguments."""
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+_PARTS = exp.Anonymous | exp.Extract | exp.Cast | exp.TryCast
+_SAME = frozenset({"timezone", "count", "min", "max", "median", "quantile_cont", "quantile_disc", "mode", "histogram"})
+"""Calls of a moment that reckon with no calendar."""
 
 
 def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPlan | None) -> None:
@@ -165,3 +174,27 @@ def say(context: Context, line: str) -> None:
     """Say a line once, to whoever asked."""
     instance = context.instance
     saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
+
+
+def in_utc(read: Read, facts: Facts) -> str | None:
+    """Return what to know of an answer that takes days, months, ... of moments with a time zone; None of others."""
+    columns: dict[str, None] = {}
+    for core, _ in read.asked:
+        tables = [table for table in core.rows.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+        parts = [core.rows, *core.keys, *(a for aggregate in core.aggregates for a in aggregate.arguments)]
+        parts += [aggregate.condition for aggregate in core.aggregates if aggregate.condition is not None]
+        for column in (column for part in parts for column in part.find_all(exp.Column)):
+            if _reckons(column) and any(facts.type_of(table, column.name) == _ZONED for table in tables):
+                columns[column.name] = None
+    if not columns:
+        return None
+    listed, first = ", ".join(columns), next(iter(columns))
+    of_there = f"{first} AT TIME ZONE 'Asia/Tokyo' is of there"
+    return f"days and months of {listed} are of UTC, whatever the session's time zone is; {of_there}"
+
+
+def _reckons(column: exp.Column) -> bool:
+    call = column.parent
+    if not isinstance(call, _PARTS):
+        return False
+    return not isinstance(call, exp.Anonymous) or fold(str(call.this)) not in _SAME

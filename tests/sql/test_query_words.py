@@ -197,3 +197,26 @@ def test_what_noise_hides_is_said_where_no_interval_says_it(capfd, text, epsilon
         assert len(lines) == len(said) and all(words in line for words, line in zip(said, lines, strict=True))
         con.execute("FROM dp_query(?, epsilon := ?, confidence := 0.9)", [text, epsilon]).fetchall()
         assert "noise hides" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT month(seen) AS m, count(*) AS n FROM t GROUP BY m", True),
+        ("SELECT count(*) AS n FROM t WHERE seen::DATE = DATE '2024-01-01'", True),
+        ("WITH a AS (SELECT date_trunc('day', seen) AS d FROM t) SELECT count(DISTINCT d) AS n FROM a", True),
+        ("SELECT avg(hour(seen)) AS h FROM t", True),
+        ("SELECT month(seen AT TIME ZONE 'Asia/Tokyo') AS m, count(*) AS n FROM t GROUP BY m", False),
+        ("SELECT count(*) AS n FROM t WHERE seen > TIMESTAMPTZ '2024-01-01 00:00:00+00'", False),
+        ("SELECT month(local) AS m, count(*) AS n FROM t GROUP BY m", False),
+    ],
+)
+def test_days_and_months_of_moments_with_a_zone_are_said_to_be_of_utc(capfd, text, said):
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE t AS SELECT i AS p, TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_hours(i) AS seen, TIMESTAMP '2024-01-01' + to_hours(i) AS local FROM range(2000) r(i)")
+        dpsql.load(con, progress=True)
+        con.execute("CALL dp_protect('t', epsilon := 50, delta := 1e-8, privacy_unit := 'p', max_contributions := 1)")
+        for column in ("seen", "local"):
+            con.execute(f"CALL dp_declare('t', '{column}', lower := '2024-01-01 00:00:00', upper := '2024-04-01 00:00:00', nullable := false)")
+        con.execute("FROM dp_query(?, epsilon := 1)", [text]).fetchall()
+        assert ("days and months of seen are of UTC" in capfd.readouterr().err) == said
