@@ -1,4 +1,4 @@
-"""Lists of constants that stand in the text beside rows of people, written out as SELECTs.
+"""Lists of constants that stand in the text beside rows of people, written out as VALUES.
 
 ``VALUES (1), (2)``, ``UNNEST([1, 2])``, ``range(0, 80, 10)`` and ``generate_series(DATE '2024-01-01', DATE '2024-12-01', INTERVAL 1
 MONTH)``, after FROM or, of a SELECT without one, as its list. Privacy: none; the text alone.
@@ -48,14 +48,14 @@ def series_by(cursor: duckdb.DuckDBPyConnection) -> Series:
 
 
 def _constant(text: str, kind: str) -> exp.Expression:
-    if kind not in INTEGERS:
-        return exp.cast(exp.Literal.string(text), kind, dialect="duckdb")
-    number = exp.Literal.number(text.removeprefix("-"))
-    return exp.Neg(this=number) if text.startswith("-") else number
+    number: exp.Expression = exp.Literal.number(text.removeprefix("-")) if kind in INTEGERS else exp.Literal.string(text)
+    if kind in INTEGERS and text.startswith("-"):
+        number = exp.Paren(this=exp.Neg(this=number))
+    return exp.cast(number, kind, dialect="duckdb")
 
 
 def write_out(node: exp.Select, items: Iterable[exp.Expression], series: Series) -> None:
-    """Write the lists of constants of relations as SELECTs.
+    """Write the lists of constants of relations as VALUES, with names for their columns.
 
     Parameters
     ----------
@@ -99,8 +99,6 @@ def _spread(select: exp.Select, series: Series) -> None:
 
 
 def _subquery(node: exp.Select, listed: exp.Expression, rows: _Rows) -> exp.Values:
-    if len(rows) > MOST_LISTED:
-        raise ArgumentError("sql", "a list of constants", f"has more than {MOST_LISTED:,} rows; make a table of longer ones")
     alias = listed.args.get("alias")
     name = alias.this.name if isinstance(alias, exp.TableAlias) and alias.this else ""
     names = [c.name for c in alias.args.get("columns") or []] if isinstance(alias, exp.TableAlias) else []
@@ -110,6 +108,8 @@ def _subquery(node: exp.Select, listed: exp.Expression, rows: _Rows) -> exp.Valu
 
 
 def _relation(rows: _Rows, names: list[str], alias: str) -> exp.Values:
+    if len(rows) > MOST_LISTED:
+        raise ArgumentError("sql", "a list of constants", f"has more than {MOST_LISTED:,} rows; make a table of longer ones")
     listed = [exp.Tuple(expressions=[value.copy() for value in row]) for row in rows]
     columns = [exp.to_identifier(name, quoted=True) for name in names]
     return exp.Values(expressions=listed, alias=exp.TableAlias(this=identifier(alias), columns=columns))

@@ -16,12 +16,13 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from dpsql.algebra.pieces import paren
+from dpsql.algebra.pieces import paren, try_cast
 from dpsql.errors import ArgumentError
 from dpsql.source.aggregates import is_aggregate
 from dpsql.source.combining import is_unit, is_window, same_key
 from dpsql.source.expressions import Rewriter
 from dpsql.source.extremes import Extremes
+from dpsql.source.kernel import INTEGERS
 from dpsql.source.keys import one_equality
 from dpsql.source.layers import Layer, Rows, compared, outermost, plain
 from dpsql.source.leaves import View
@@ -310,10 +311,12 @@ class Members(Joins):
 
         ``perhaps``: of NOT IN, which sides could be NULL.
         """
-        left = paren(Rewriter(rows.scope)(value))
-        right = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
+        left: exp.Expression = paren(Rewriter(rows.scope)(value))
+        right: exp.Expression = exp.Column(this=identifier(column.ref), table=identifier(item.alias))
         kind = rows.scope.type_of(left)
-        if kind not in (column.sql_type, '"NULL"'):
+        if kind != column.sql_type and {kind, column.sql_type} <= set(INTEGERS):  # all of them fit into the largest
+            left, right = try_cast(left, "BIGINT"), try_cast(right, "BIGINT")
+        elif kind not in (column.sql_type, '"NULL"'):
             refuse("IN (SELECT ...)", f"it compares {kind} with {column.sql_type}; CAST one of them", value, self.view.where)
         equal = exp.EQ(this=left, expression=right)
         sides = [side for name, side in (("value", left), ("column", right)) if name in perhaps]

@@ -51,6 +51,7 @@ SAME = [
     "SELECT name, count(*) AS n FROM t LEFT JOIN (VALUES ('f', 'women')) v(code, name) ON s = code GROUP BY 1",
     "SELECT count(*) AS n FROM t WHERE age IN (SELECT unnest([1, 2, 3]))",
     "SELECT count(*) AS n FROM t WHERE age IN (SELECT i FROM range(10) r(i))",
+    "SELECT count(*) AS n FROM t WHERE age NOT IN (SELECT i FROM range(10) r(i))",
     "SELECT count(*) AS n FROM t WHERE EXISTS (SELECT 1 FROM range(3) r(i) WHERE i = age)",
     "SELECT count(*) AS n FROM t SEMI JOIN (VALUES (4), (5)) v(age) USING (age)",
     "SELECT count(*) AS n FROM t JOIN moments ON day >= d AND day < upto",
@@ -99,6 +100,12 @@ def test_what_is_refused_says_the_way_out(con, text, said):
     with pytest.raises(duckdb.Error, match=said.replace("(", "\\(").replace(")", "\\)")):
         asked(con, text)
     assert con.execute("SELECT epsilon_spent FROM dp_budget('t')").fetchall() == before
+
+
+def test_the_columns_have_duckdbs_types(con):
+    text = "SELECT r.i, d, u, count(*) AS n FROM t, range(2) r(i), generate_series(DATE '2024-01-01', DATE '2024-01-02', INTERVAL 1 DAY) g(d) CROSS JOIN unnest([1, 2]) AS v(u) GROUP BY ALL"
+    ours = con.execute(f"DESCRIBE FROM dp_query($${text}$$, epsilon := 1)").fetchall()
+    assert [row[:2] for row in ours] == [row[:2] for row in con.execute(f"DESCRIBE {text}").fetchall()]
 
 
 def test_a_users_function_of_that_name_is_not_called(con):

@@ -52,8 +52,8 @@ def test_outer_joins_that_keep_rows_of_nobody_become_inner_ones(text: str, expec
     [
         ("SELECT v FROM t CROSS JOIN UNNEST([1, -2]) AS u(v)", 'SELECT v FROM t CROSS JOIN (VALUES (1), (-2)) AS "u"("v")'),
         ("SELECT v FROM t, (VALUES (1, 'a')) AS u(v)", "SELECT v FROM t, (VALUES (1, 'a')) AS \"u\"(\"v\", \"col1\")"),
-        ("SELECT * FROM t JOIN range(-1, 2) ON x = range", 'SELECT * FROM t JOIN (VALUES (-1), (0), (1)) AS "range"("range") ON x = range'),
-        ("SELECT r.r FROM t, range(1) AS r", 'SELECT r.r FROM t, (VALUES (0)) AS "r"("r")'),
+        ("SELECT * FROM t JOIN range(-1, 2) ON x = range", 'SELECT * FROM t JOIN (VALUES (CAST((-1) AS BIGINT)), (CAST(0 AS BIGINT)), (CAST(1 AS BIGINT))) AS "range"("range") ON x = range'),
+        ("SELECT r.r FROM t, range(1) AS r", 'SELECT r.r FROM t, (VALUES (CAST(0 AS BIGINT))) AS "r"("r")'),
         ("SELECT i FROM t, generate_series(DATE '2024-01-31', DATE '2024-03-01', INTERVAL 1 MONTH) AS g(i)",
          "SELECT i FROM t, (VALUES (CAST('2024-01-31 00:00:00' AS TIMESTAMP)), (CAST('2024-02-29 00:00:00' AS TIMESTAMP))) AS \"g\"(\"i\")"),
         ("SELECT * FROM t WHERE x IN (SELECT unnest([1, NULL]))",
@@ -68,7 +68,13 @@ def test_lists_of_constants_are_written_out_and_nothing_else_is_evaluated(text: 
     assert written(text) == expected
 
 
-@pytest.mark.parametrize("listed", [f"UNNEST({list(range(1001))}) AS u(v)", "range(1001) AS u(v)", "range(100000000000000) AS u(v)"])
+@pytest.mark.parametrize(
+    "listed",
+    [
+        f"UNNEST({list(range(1001))}) AS u(v)", "range(1001) AS u(v)", "range(100000000000000) AS u(v)",
+        "(SELECT unnest(range(1001)) AS v) AS u", f"(SELECT unnest({list(range(1001))}) AS v) AS u",
+    ],
+)
 def test_long_lists_are_refused(listed: str) -> None:
     with pytest.raises(ArgumentError, match="more than 1,000 rows"):
         written(f"SELECT v FROM t CROSS JOIN {listed}")
