@@ -7,6 +7,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
+from dpsql.protected.renamed import check_renamed
 from dpsql.protected.source import protection_of
 from dpsql.session.instance import Context
 from dpsql.source.analysis import TableId, find_table, relation_columns
@@ -70,6 +71,7 @@ def _public(context: Context, argument: str, taken: object, name: str) -> TableI
         raise ArgumentError(argument, taken, "must name a public table (not a view) that exists, as 'table.column'") from None
     if protection_of(context, relation)[1] is not None:
         raise ArgumentError(argument, taken, "that table is protected, and a domain read off it would show its values")
+    check_renamed(context, [relation])
     return relation
 
 

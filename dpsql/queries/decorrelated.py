@@ -16,19 +16,22 @@ from dpsql.algebra.aggregates import INSIDE
 from dpsql.queries.constant_rows import free_name
 from dpsql.queries.leaves import Facts
 from dpsql.source.joins import conjuncts
+from dpsql.source.layers import outermost
 from dpsql.source.model import fold, identifier
 
 _PARTS = frozenset({"expressions", "from_", "where"})
-_TIE, _VALUE = "tie", "value"
+_NOTHING = frozenset({"count", "count_distinct"})
+"""What aggregates are calculated as that are 0 of no rows; others, DuckDB's count_if among them, are NULL."""
 
 
 @dataclass(frozen=True)
 class _Tied:
-    """A subquery, taken apart: its column and the column outside that it must equal, its other conditions."""
+    """A subquery, taken apart: its column and the column outside that it must equal, its other conditions, its aggregates."""
 
     inside: exp.Column
     outside: exp.Column
     others: tuple[exp.Expression, ...]
+    aggregates: tuple[exp.Expression, ...]
 
 
 def decorrelated(tree: exp.Expression, facts: Facts) -> exp.Expression:
@@ -52,20 +55,25 @@ def _join(select: exp.Select, node: exp.Subquery, facts: Facts) -> None:
     if tied is None or select.args.get("from_") is None:
         return
     alias = free_name(select, fold(inner.args["from_"].this.name))
-    aggregate = inner.expressions[0].unalias()
-    listed = [exp.alias_(tied.inside.copy(), _TIE, quoted=True), exp.alias_(aggregate.copy(), _VALUE, quoted=True)]
+    tie, names = f"{alias}_tie", [f"{alias}_value{place}" for place in range(len(tied.aggregates))]
+    listed = [exp.alias_(tied.inside.copy(), tie, quoted=True)]
+    listed += [exp.alias_(aggregate.copy(), name, quoted=True) for aggregate, name in zip(tied.aggregates, names, strict=True)]
     grouped = exp.Select(expressions=listed, from_=inner.args["from_"].copy())
     if tied.others:
         grouped.set("where", exp.Where(this=exp.and_(*(other.copy() for other in tied.others), copy=False)))
     grouped.set("group", exp.Group(expressions=[tied.inside.copy()]))
-    on = exp.EQ(this=tied.outside.copy(), expression=exp.column(_TIE, table=alias, quoted=True))
+    on = exp.EQ(this=tied.outside.copy(), expression=exp.column(tie, table=alias, quoted=True))
     joined = exp.Subquery(this=grouped, alias=exp.TableAlias(this=identifier(alias)))
     select.append("joins", exp.Join(this=joined, side="LEFT", on=on))
-    value: exp.Expression = exp.column(_VALUE, table=alias, quoted=True)
-    if INSIDE.get(_called(aggregate)) == "count":
-        value = exp.Anonymous(this="coalesce", expressions=[value, exp.Literal.number(0)])
-    name = node.alias
-    node.replace(exp.alias_(value, name, quoted=True) if name else value)
+    # what stands around the aggregates is computed outside: of no rows it need not be NULL
+    item = exp.Paren(this=inner.expressions[0].unalias().copy())
+    for aggregate, name in zip(outermost(item.this, _is_aggregate), names, strict=True):
+        value: exp.Expression = exp.column(name, table=alias, quoted=True)
+        if INSIDE.get(_called(aggregate), _called(aggregate)) in _NOTHING:
+            value = exp.Anonymous(this="coalesce", expressions=[value, exp.Literal.number(0)])
+        aggregate.replace(value)
+    bare = item.this if isinstance(item.this, exp.Column | exp.Anonymous) else item
+    node.replace(exp.alias_(bare, node.alias, quoted=True) if node.alias else bare)
 
 
 def _tied(select: exp.Select, inner: exp.Select, facts: Facts) -> _Tied | None:
@@ -75,9 +83,9 @@ def _tied(select: exp.Select, inner: exp.Select, facts: Facts) -> _Tied | None:
     if item is None or where is None or start is None or {key for key, value in inner.args.items() if value} - _PARTS:
         return None
     table = start.this
-    calls = {_called(call) for call in item.find_all(exp.Anonymous)} & INSIDE.keys()
-    counts = {name for name in calls if INSIDE[name] == "count"}
-    if not calls or (counts and _called(item) not in counts) or not isinstance(table, exp.Table):
+    aggregates = outermost(item, _is_aggregate)
+    aggregated = {id(column) for aggregate in aggregates for column in aggregate.find_all(exp.Column)}
+    if not aggregates or any(id(column) not in aggregated for column in _columns(item)) or not isinstance(table, exp.Table):
         return None
     if not isinstance(table.this, exp.Identifier) or inner.find(exp.Subquery, exp.Window) or _is_cte(select, table):
         return None
@@ -94,7 +102,22 @@ def _tied(select: exp.Select, inner: exp.Select, facts: Facts) -> _Tied | None:
     inside_only = all(_is_own(column, table, leaf.columns) for part in (item, *others) for column in _columns(part))
     if len(ties) != 1 or not inside_only or not leaf.protected or fold(ties[0][0].name) not in leaf.units | leaf.keys:
         return None
-    return _Tied(*ties[0], tuple(others))
+    if not _is_of_people(select, ties[0][1], facts):
+        return None
+    return _Tied(*ties[0], tuple(others), tuple(aggregates))
+
+
+def _is_of_people(select: exp.Select, column: exp.Column, facts: Facts) -> bool:
+    """Whether a column is one of people's rows: public rows that meet nobody are not counted."""
+    start, joins = select.args.get("from_"), select.args.get("joins") or []
+    items = [] if start is None else [start.this, *(join.this for join in joins)]
+    if column.table:
+        items = [item for item in items if fold(item.alias_or_name) == fold(column.table)]
+    tables = [table for item in items for table in item.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    named = {fold(cte.alias): cte for cte in select.root().find_all(exp.CTE)}
+    inside = [inner for table in tables if fold(table.name) in named for inner in named[fold(table.name)].find_all(exp.Table)]
+    listed = [table for table in (*tables, *inside) if fold(table.name) not in named and isinstance(table.this, exp.Identifier)]
+    return any(facts(table).protected for table in listed)
 
 
 def _is_cte(select: exp.Select, table: exp.Table) -> bool:
@@ -112,5 +135,11 @@ def _is_own(column: exp.Column, table: exp.Table, names: Sequence[str]) -> bool:
     return fold(column.name) in names
 
 
+def _is_aggregate(node: exp.Expression) -> bool:
+    return _called(node) in INSIDE
+
+
 def _called(node: exp.Expression) -> str:
-    return fold(str(node.this)) if isinstance(node, exp.Anonymous) else ""
+    """Return which function a call is of, also where FILTER stands behind it."""
+    call = node.this if isinstance(node, exp.Filter) else node
+    return fold(str(call.this)) if isinstance(call, exp.Anonymous) else ""

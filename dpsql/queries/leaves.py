@@ -14,6 +14,7 @@ from dpsql.domains.declare import self_declared
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import is_root
+from dpsql.protected.renamed import check_renamed
 from dpsql.protected.source import ProtectedSource, resolve, table_alone
 from dpsql.queries.declared import range_of_attribute, range_of_type, range_of_values, typed_range
 from dpsql.queries.taken import Leaf
@@ -222,6 +223,7 @@ def _leaf(context: Context, catalog: Catalog, node: exp.Table) -> Leaf:
         table = file_table(path, repr(path))
     protected = table_alone(context, table)
     if protected is None:
+        check_renamed(context, [table])
         return Leaf(False, tuple(fold(column.name) for column in relation_columns(context.cursor, table, catalog)))
     columns = tuple(fold(column.name) for column in protected.source.columns)
     unit = protected.protection.privacy_unit

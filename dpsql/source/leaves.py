@@ -80,6 +80,7 @@ class Leaves:
         self.texts = texts or Texts()
         self._aliases = 0
         self.carried = Carried()
+        self.met: list[int] = []  # public rows that one row may meet, of each relation where they are several
 
     def _file(self, node: exp.Table, parts: list[str], view: View) -> TableId:
         """Return the file that a name in place of a table means, or say that there is nothing of that name."""

@@ -39,6 +39,9 @@ from dpsql.source.ways import LEAF
 MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
 
+MOST_MET = 1_000_000
+"""Combinations of public rows beside one row of people, where there are several public relations: the work is done only where there
+is such a row."""
 MOST_COUNTED = 1_000_000_000
 """Rows of one unit that are reckoned with, at most, in what a source makes of them."""
 

@@ -8,6 +8,7 @@ become a layer of their own, whose unit is that of the side that is there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from dpsql.source.expressions import Rewriter
 from dpsql.source.keys import exact, one_equality
 from dpsql.source.layers import Layer, Rows, comparable, compared, plain
 from dpsql.source.leaves import View
-from dpsql.source.limits import MOST_COUNTED, cut, limit, looked_up, shorten
+from dpsql.source.limits import MOST_COUNTED, MOST_MET, cut, limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import render, used
@@ -139,6 +140,8 @@ class Joins:
         if rows.one and key:
             item = self._first_of(item, key)
             both = replace(rows.scope, items=[*rows.scope.items, item])
+        if not item.protected and kind not in ("SEMI", "ANTI"):
+            self._repeat(rows, item, known, both, join, key=bool(key))
         # work: before two relations of many rows meet, those of each unit are limited
         meets = Meets.of(self, item, known, both, key=bool(key))
         several = units and not rows.one and not item.one
@@ -247,6 +250,23 @@ class Joins:
             most = rows.most * (1 if key else self._met(item, conditions, both))
         return min(most, MOST_COUNTED)
 
+    def _repeat(
+        self, rows: Rows, item: Item, conditions: Sequence[exp.Expression], both: Scope, join: exp.Join, *, key: bool
+    ) -> None:
+        """Refuse public relations of which too many combinations would stand beside one row of people.
+
+        Of each the rows count that equal values let through, of the whole source together.
+        """
+        met = [] if key else [self._met(item, conditions, both, all_rows=True)]
+        if rows.unit is None and len(rows.scope.items) == 1:  # the first relation is public, too
+            met.append(self._met(rows.scope.items[0], [], rows.scope))
+        self.analysis.met += [number for number in met if number > 1]
+        if len(self.analysis.met) > 1 and math.prod(self.analysis.met) > MOST_MET:
+            numbers = " x ".join(f"{number:,}" for number in self.analysis.met)
+            advice = "join them by equal values, with people's rows first, or make one table of what is needed"
+            reason = f"its public relations have {numbers} combinations for a row, more than {MOST_MET:,}; {advice}"
+            refuse("JOIN", reason, join, self.view.where)
+
     @staticmethod
     def _fixed(item: Item, conditions: Sequence[exp.Expression], both: Scope) -> list[Column]:
         """Return the columns of a relation that must equal a value of the others, or a constant."""
@@ -260,11 +280,14 @@ class Joins:
                     fixed.append(resolved[1])
         return fixed
 
-    def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope) -> int:
-        """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition."""
+    def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope, *, all_rows: bool = False) -> int:
+        """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition.
+
+        ``all_rows``: and where the conditions are of more than equal values; else it is reckoned to meet one then (`_most`).
+        """
         refs = dict.fromkeys(column.ref for column in self._fixed(public, conditions, both))
         related = any(len({both.resolve(c)[0] is public for c in one.find_all(exp.Column)}) > 1 for one in conditions)
-        if related and not refs:
+        if related and not refs and not all_rows:
             return 1
         fixed = [exp.Column(this=identifier(ref), table=identifier(public.alias)) for ref in refs]
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())

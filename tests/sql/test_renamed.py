@@ -46,6 +46,24 @@ def test_a_renamed_table_is_refused_until_it_has_its_name_or_that_is_another_tab
     assert len(con.execute(STAFF.format("other_name")).fetchall()) == 1
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM dp_query('SELECT count(*) AS n, (SELECT max(id) FROM persons) AS top FROM staff', epsilon := 0.1)",
+        "FROM dp_query('SELECT count(*) AS n FROM staff WHERE id > (SELECT max(id) FROM persons)', epsilon := 0.1)",
+        "FROM dp_query('WITH a AS (SELECT role, count(*) AS n FROM staff GROUP BY role) SELECT * FROM a, persons', epsilon := 0.1)",
+        "FROM dp_query('SELECT count(*) AS n FROM staff UNION ALL SELECT id FROM persons', epsilon := 0.1)",
+        "FROM dp_query('SELECT count(*) AS n FROM persons', epsilon := 0.1)",
+        "CALL dp_declare('staff', 'role', categories_from := 'persons.sex')",
+    ],
+)
+def test_no_call_reads_it_as_public(con, statement):
+    con.execute("CREATE TABLE aside AS FROM visits; DROP TABLE visits; CREATE TABLE visits AS FROM aside; DROP TABLE aside")
+    con.execute("ALTER TABLE people RENAME TO persons")
+    with pytest.raises(duckdb.Error, match="may be main.people under another name"):
+        con.execute(statement).fetchall()
+
+
 def test_other_public_tables_are_as_they_were(con):
     con.execute("ALTER TABLE visits RENAME TO visits_2024")
     con.execute("CREATE TABLE roles AS SELECT 'x' AS role, 1 AS pay")
