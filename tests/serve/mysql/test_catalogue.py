@@ -20,7 +20,7 @@ catalogue; a number: refused). Written down from stock clients; the texts are th
 
 @pytest.fixture(scope="module")
 def catalogue():
-    return Catalogue("hospital", FakeRoom().schema("alice"))
+    return Catalogue("hospital", FakeRoom().schema("alice"), seconds=3600)  # on a busy machine, too
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_case_does_not_matter_in_the_catalogue(catalogue, session):
 def test_names_of_other_schemas_and_of_strange_letters(session):
     names = "a`b'c\"d\\e é", "select", "x y"
     tables = [Table("main", names[0], tuple(Column(name, "INTEGER") for name in names), False, False), Table("extra", "t", (Column("a", "VARCHAR[]"),), False, False)]
-    catalogue = Catalogue("o'brien`s", tables)
+    catalogue = Catalogue("o'brien`s", tables, seconds=3600)
     session.database = session.current = "o'brien`s"
     assert rows(catalogue, session, "SHOW TABLES") == [(names[0],)]
     assert [row[0] for row in rows(catalogue, session, "DESCRIBE `a``b'c\"d\\e é`")] == list(names)
