@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import QUANTILES
 from dpsql.answers.answered import translated
 from dpsql.answers.held import Part
 from dpsql.queries.estimating import Estimates
@@ -16,7 +17,7 @@ from dpsql.source.model import fold
 from dpsql.text import readable
 
 _COUNTS = frozenset({"count", "count_units"})
-_MEANS = frozenset({"avg", "quantile_cont", "quantile_disc"})
+_MEANS = QUANTILES | {"avg"}
 _CONFIDENCE = 0.95
 _HIDDEN = 0.5
 """Of the distance of an argument's bounds: where an interval is wider, the noise hides the number."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpsql.algebra.aggregates import SPELLINGS
 from dpsql.answers import kept, query_words
 from dpsql.answers.held import Held
 from dpsql.domains import unit_rows
@@ -24,7 +25,7 @@ Stated = tuple[QueryPlan, Sequence[str]]
 """A plan, with the texts of its arguments."""
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 _PARTS = exp.Anonymous | exp.Extract | exp.Cast | exp.TryCast
-_SAME = frozenset({"timezone", "count", "min", "max", "median", "quantile_cont", "quantile_disc", "mode", "histogram"})
+_SAME = SPELLINGS.keys() | {"timezone"}
 """Calls of a moment that reckon with no calendar."""
 
 
