@@ -209,7 +209,7 @@ def _columns(
         numbers = part.held.numbers
         aggregates = translated(part.asked, part.held.question)
         factors = [cells.factor(aggregate, part.protected, types[f"a{i}"]) for i, aggregate in enumerate(part.asked.wanted)]
-        estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
+        estimates = part.held.estimates
         count = len(numbers.groups)
         # k: the key, g: whether the grouping set leaves it out, as GROUPING() says
         for i in range(len(core.keys)):

@@ -11,7 +11,6 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import QUANTILES
 from dpsql.answers.answered import translated
 from dpsql.answers.held import Part
-from dpsql.queries.estimating import Estimates
 from dpsql.queries.reading import Read
 from dpsql.source.model import fold
 from dpsql.text import readable
@@ -33,11 +32,10 @@ def doubts(read: Read, parts: Sequence[Sequence[Part]]) -> list[str]:
 
 def _of_means(part: Part) -> list[str]:
     """Return in how many groups the noise hides a mean or quantile."""
-    numbers, query = part.held.numbers, part.held.plan.query
-    count = len(numbers.groups)
+    query, estimates = part.held.plan.query, part.held.estimates
+    count = len(part.held.numbers.groups)
     if query is None or count > _MOST_GROUPS:
         return []
-    estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
     lines = []
     for wanted, asked in zip(translated(part.asked, part.held.question), part.asked.wanted, strict=True):
         if wanted.function not in _MEANS:
@@ -77,12 +75,9 @@ def _of_order(read: Read, parts: Sequence[Sequence[Part]]) -> str | None:
     query = part.held.plan.query
     if place is None or query is None or not query.public or part.asked.wanted[place].function not in _COUNTS:
         return None
-    numbers = part.held.numbers
-    estimates = Estimates(part.held.plan, [np.asarray(block, dtype=np.float64) for block in numbers.blocks])
-    wanted = translated(part.asked, part.held.question)[place]
+    estimates, wanted = part.held.estimates, translated(part.asked, part.held.question)[place]
     values, shown = np.sort(estimates.value(wanted)), int(most.expression.name)
-    measure = estimates.find(wanted)[0]
-    deviation = estimates.deviation(query.blocks_of(measure).start) / query.measures[measure].grid
+    deviation = estimates.linear_deviation(wanted)
     groups = math.log(max(len(values), 2))
     reach = deviation * (groups / math.sqrt(2) if estimates.mechanism == "laplace" else math.sqrt(2 * groups))
     if not 0 < shown < len(values) or values[-shown] >= reach:

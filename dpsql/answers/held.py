@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpsql.errors import DpsqlError, LedgerError, ReleaseError
 from dpsql.estimates.measures import Measure
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries.asked import Asked
+from dpsql.queries.estimating import Estimates
 from dpsql.queries.leaves import facts_of
 from dpsql.queries.lineage import Leaf, Lineage
 from dpsql.queries.purchase import QueryPurchase
@@ -55,6 +57,11 @@ class Held:
     numbers: Numbers
     question: Mapping[str, Any]
     bought: str = ""
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """What the numbers say of each aggregate."""
+        return Estimates(self.plan, [np.asarray(block, dtype=np.float64) for block in self.numbers.blocks])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from dpsql.protected.source import ProtectedSource
 from dpsql.queries import stored
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
-from dpsql.queries.estimating import Estimates
 from dpsql.queries.typing import types_of
 from dpsql.release.store import Release
 from dpsql.session.instance import Context
@@ -38,8 +37,7 @@ _TYPES = {"count_units": "BIGINT", **{one.answers: one.sql_type for one in AGGRE
 def answer(context: Context, bought: Release) -> Answer:
     """Return the answer that a release holds."""
     held = of_release(context, bought)
-    blocks = [np.asarray(block, dtype=np.float64) for block in held.numbers.blocks]
-    estimates, unit = Estimates(held.plan, blocks), bought.manifest.get("privacy_unit")
+    estimates, unit = held.estimates, bought.manifest.get("privacy_unit")
     # what an older release's text no longer tells is left out
     aggregates = [aggregate for aggregate in stored.wanted(held.question) if estimates.find(aggregate)]
     protected = explaining.source(context, bought)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from dpsql.books.ledger import Ledger
 from dpsql.errors import DpsqlError, UnsupportedQuery
-from dpsql.protected.booked import books_of, links_in
+from dpsql.protected.booked import books_of, links_in, sources_in
+from dpsql.protected.files import PROTECTED
 from dpsql.protected.home import catalog_of
 from dpsql.protected.linked import key_of
 from dpsql.session.instance import Context
@@ -43,15 +44,22 @@ def check_renamed(context: Context, public: Sequence[TableId]) -> None:
 
 
 def _missing(context: Context, database: str) -> dict[str, frozenset[str]]:
-    """Return the protected tables that are not there, with the columns that are known of them, where any is."""
-    books = books_of(context, database)
-    protected = [source for source in books.budgets() if not source.startswith("file:")]
+    """Return the protected tables that are not there, with the columns that are known of them; within a call looked up once."""
+    missing: dict[str, frozenset[str]] | None = context.known.get(("missing", database))
+    if missing is None:
+        missing = context.known["missing", database] = _looked_up(context, database)
+    return missing
+
+
+def _looked_up(context: Context, database: str) -> dict[str, frozenset[str]]:
+    protected = [source for source in sources_in(context, database) if not source.startswith(PROTECTED)]
     if not protected:
         return {}
+    books = books_of(context, database)
     there = {key_of(TableId(database, *name)) for name in context.cursor.execute(_RELATIONS, {"database": database}).fetchall()}
     links = links_in(context, database)
     out = {}
-    for source in protected:
+    for source in sorted(protected):
         if source in there:
             continue
         columns = set(map(fold, books.declared(source)))

@@ -69,7 +69,7 @@ class Relations:
     def outputs(self, lineage: Lineage) -> dict[str, Range]:
         """Return the ranges of the columns that a SELECT gives, by folded name; `UNKNOWN` sorts where nothing is known."""
         listed = lineage.outputs() or {}
-        return {name: self._hull(origin) for name, origin in listed.items()}
+        return {name: self.range_of(origin) for name, origin in listed.items()}
 
     def unstated(self, lineage: Lineage, node: exp.Expression) -> list[Range] | None:
         """Return the ranges of the largest parts of an expression of which the call states nothing; None where it states no part.
@@ -95,15 +95,16 @@ class Relations:
         key = (id(lineage), canonical(column))
         if key not in self._columns:
             origin = lineage.origin(column)
-            self._columns[key] = UNKNOWN if not origin else self._hull(origin)
+            self._columns[key] = UNKNOWN if not origin else self.range_of(origin)
         bounds = self._columns[key]
         return None if bounds == UNKNOWN else bounds
 
-    def _hull(self, origin: Sequence[Any]) -> Range:
+    def range_of(self, origin: Sequence[Any]) -> Range:
+        """Return the range of the values that come from these parts (`dpsql.queries.lineage.Origin`)."""
         parts = []
         for part in origin:
             if isinstance(part, Leaf):
-                bounds = self.leaf(part.table, part.name)
+                bounds = self.leaf(part.relation, part.name)
                 parts.append(UNKNOWN if bounds is None else bounds)
             elif isinstance(part, Constants):
                 parts += [extent(value, Known(lambda column: None)) for value in part.expressions]

@@ -69,7 +69,7 @@ def _join(select: exp.Select, node: exp.Subquery, facts: Facts) -> None:
     item = exp.Paren(this=inner.expressions[0].unalias().copy())
     for aggregate, name in zip(outermost(item.this, _is_aggregate), names, strict=True):
         value: exp.Expression = exp.column(name, table=alias, quoted=True)
-        if INSIDE.get(_called(aggregate), _called(aggregate)) in _NOTHING:
+        if INSIDE[_called(aggregate)] in _NOTHING:
             value = exp.Anonymous(this="coalesce", expressions=[value, exp.Literal.number(0)])
         aggregate.replace(value)
     bare = item.this if isinstance(item.this, exp.Column | exp.Anonymous) else item

@@ -146,14 +146,14 @@ class Estimates:
 
     def _certain(self, aggregate: Wanted, times: float) -> certain.Ends | None:
         if aggregate.function == "count":
-            return _whole(certain.linear(self.count(aggregate), self._linear_deviation(aggregate), times), math.inf)
+            return _whole(certain.linear(self.count(aggregate), self.linear_deviation(aggregate), times), math.inf)
         place = self.find(aggregate)[0]
         measure = self.query.measures[place]
         if aggregate.function in ("count_units", "count_distinct"):
             most = math.inf if aggregate.function == "count_units" else measure.variables[0].upper
-            return _whole(certain.linear(self.block(place)[..., 0], self._linear_deviation(aggregate), times), most)
+            return _whole(certain.linear(self.block(place)[..., 0], self.linear_deviation(aggregate), times), most)
         if aggregate.function == "sum":
-            low, high = certain.linear(self._value(aggregate), self._linear_deviation(aggregate), times)
+            low, high = certain.linear(self._value(aggregate), self.linear_deviation(aggregate), times)
             return sums.possible_sum(low, measure.variables[0]), sums.possible_sum(high, measure.variables[0])
         # a mean is a quotient of two sums, in places between 0 and 1; then moved to the column's bounds
         if aggregate.function in _MEANS:
@@ -180,7 +180,7 @@ class Estimates:
             return (low, high) if aggregate.listed else (low[..., 0], high[..., 0])
         return None
 
-    def _linear_deviation(self, aggregate: Wanted) -> float:
+    def linear_deviation(self, aggregate: Wanted) -> float:
         """Return the standard deviation of an aggregate that is linear in the counters: one of `LINEAR`."""
         # the noise of different blocks is independent
         weights = self._weights(aggregate) or {}
@@ -237,7 +237,7 @@ class Estimates:
         """Return an aggregate as a denominator: where it cannot be negative, at least one deviation of its noise."""
         if aggregate.function == "sum" and self.query.measures[self.find(aggregate)[0]].variables[0].lower < 0:
             return value
-        least = self._linear_deviation(aggregate)
+        least = self.linear_deviation(aggregate)
         whole = aggregate.function != "sum" and least > 0
         return np.maximum(value, max(least, 1.0) if whole else least) if least else value
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import COUNTS, PICKS, WINDOWS
 from dpsql.algebra.ranges import UNKNOWN, Range, hull
 from dpsql.domains.attributes import OTHER_LABEL
-from dpsql.queries.bounds import Known, extent
+from dpsql.queries.bounds import extent
 from dpsql.queries.columns import Relations
 from dpsql.queries.groups import Universes, public_groups, type_over
 from dpsql.queries.lineage import Constants, Leaf, Lineage, Made
@@ -104,7 +104,7 @@ class InnerValues:
 
     def _part(self, part: Leaf | Made | Constants, leaf: LeafUniverse) -> Universe | None:
         if isinstance(part, Leaf):
-            return leaf(part.table, part.name)
+            return leaf(part.relation, part.name)
         return self._constants(part) if isinstance(part, Constants) else self._made(part)
 
     def _constants(self, part: Constants) -> Universe | None:
@@ -116,8 +116,7 @@ class InnerValues:
         except duckdb.Error:  # what is wrong with it is said where it is checked
             return None
         values = tuple(value for _, value in listed if value is not None)
-        bounds = hull(*(extent(value, Known(lambda column: None)) for value in part.expressions))
-        return Universe(listed[0][0], values, bounds, nullable=len(values) < len(listed))
+        return Universe(listed[0][0], values, self.relations.range_of((part,)), nullable=len(values) < len(listed))
 
     def _made(self, part: Made) -> Universe | None:
         """Return the values of a column that a SELECT makes."""

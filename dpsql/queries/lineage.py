@@ -24,13 +24,8 @@ Names = Callable[[exp.Table], Sequence[str] | None]
 class Leaf:
     """A column of a table: the node that names the table, and the column's name there."""
 
-    table: exp.Table
+    relation: exp.Table
     name: str
-
-    @property
-    def relation(self) -> exp.Expression:
-        """The relation that it is a column of."""
-        return self.table
 
 
 @dataclass(frozen=True)
@@ -46,18 +41,13 @@ class Made:
 class Constants:
     """A column of VALUES: the node, and the column's place."""
 
-    rows: exp.Values
+    relation: exp.Values
     place: int
-
-    @property
-    def relation(self) -> exp.Expression:
-        """The relation that it is a column of."""
-        return self.rows
 
     @property
     def expressions(self) -> list[exp.Expression]:
         """The constants, by row."""
-        return [row[self.place] for row in constants(self.rows) or []]
+        return [row[self.place] for row in constants(self.relation) or []]
 
 
 Origin = tuple[Leaf | Made | Constants, ...]

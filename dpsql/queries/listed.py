@@ -41,7 +41,7 @@ def _check(column: exp.Column, text: str, lineage: Lineage, facts: Facts) -> Non
     origin = lineage.origin(column)
     listed: list[str] = []
     for part in origin or ():
-        attribute = facts.column(part.table, part.name) if isinstance(part, Leaf) and facts(part.table).protected else None
+        attribute = facts.column(part.relation, part.name) if isinstance(part, Leaf) and facts(part.relation).protected else None
         if not isinstance(attribute, Attribute) or attribute.kind != "categorical" or attribute.outside == "other":
             return
         if attribute.sql_type.partition("(")[0] not in _LISTED:

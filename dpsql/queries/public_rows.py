@@ -15,15 +15,30 @@ from dpsql.source.model import fold, identifier
 
 
 def prepare(node: exp.Select, relations: Sequence[tuple[exp.Expression, bool]]) -> None:
-    """Change what a SELECT over rows of people reads besides them.
+    """Make outer joins that keep rows of nobody inner ones, and name the public side where USING leaves the side open.
 
     Parameters
     ----------
     node : sqlglot Select
+        It is changed.
     relations : sequence of (expression, bool)
         What stands after FROM and JOIN, in order, and whether it has rows of people.
     """
-    _outer_joins(node, dict((id(item), rows) for item, rows in relations))
+    rows = {id(item): of_people for item, of_people in relations}
+    clause = node.args.get("from_") or node.args.get("from")
+    public: list[exp.Expression] = []
+    seen = rows.get(id(clause.this), False)
+    if not seen:
+        public.append(clause.this)
+    for join in node.args.get("joins") or []:
+        item, here = join.this, rows.get(id(join.this), False)
+        using = [name.name for name in join.args.get("using") or []]
+        # rows that meet nobody have no unit and are not counted: a join that keeps them is an inner one here
+        if join.side == "RIGHT" and seen and not here:
+            _inner(node, join, item, using)
+        elif join.side == "LEFT" and not seen and here and len(public) == 1:
+            _inner(node, join, public[0], using)
+        seen |= here
 
 
 def prune(node: exp.Expression) -> None:
@@ -48,24 +63,6 @@ def _names(node: exp.Expression | None, without: exp.Expression | None = None) -
         return set()
     own = {fold(node.name)} if isinstance(node, exp.Table) else set()
     return own.union(*(_names(child, without) for child in node.iter_expressions()))
-
-
-def _outer_joins(node: exp.Select, rows: dict[int, bool]) -> None:
-    """Make outer joins that keep rows of nobody inner ones, and name the public side where USING leaves the side open."""
-    clause = node.args.get("from_") or node.args.get("from")
-    public: list[exp.Expression] = []
-    seen = rows.get(id(clause.this), False)
-    if not seen:
-        public.append(clause.this)
-    for join in node.args.get("joins") or []:
-        item, here = join.this, rows.get(id(join.this), False)
-        using = [name.name for name in join.args.get("using") or []]
-        # rows that meet nobody have no unit and are not counted: a join that keeps them is an inner one here
-        if join.side == "RIGHT" and seen and not here:
-            _inner(node, join, item, using)
-        elif join.side == "LEFT" and not seen and here and len(public) == 1:
-            _inner(node, join, public[0], using)
-        seen |= here
 
 
 def _inner(node: exp.Select, join: exp.Join, public: exp.Expression, using: Sequence[str]) -> None:

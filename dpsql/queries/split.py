@@ -202,21 +202,24 @@ class _Splitter:
 
     def _items(self, node: exp.Select, known: Known) -> list[tuple[str, Relation]]:
         """Return the relations after FROM, each with the name by which its columns may be qualified."""
-        clause = node.args.get("from_") or node.args.get("from")
-        if clause is None:
-            return []
-        listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
-        relations = [(item, self.relation(item, known)) for item in listed]
-        if any(relation.kind == "rows" for _, relation in relations):
-            # what it changes are the relations themselves, so they are listed anew
-            public = [item for item, relation in relations if relation.kind != "rows"]
+        listed = _after_from(node)
+        relations = [self.relation(item, known) for item in listed]
+        if any(relation.kind == "rows" for relation in relations):
+            public = [item for item, relation in zip(listed, relations, strict=True) if relation.kind != "rows"]
             inside = [part for item in [*public, *subqueries(node)] for part in _with_ctes(item, known)]
             write_out(node, inside, self.series)
-            listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
-            relations = [(item, relation) for item, (_, relation) in zip(listed, relations, strict=True)]
-            public_rows.prepare(node, [(item, relation.kind == "rows") for item, relation in relations])
-            listed = [clause.this, *(join.this for join in node.args.get("joins") or []), *joined(clause.this)]
-        return [(fold(item.alias_or_name), relation) for item, (_, relation) in zip(listed, relations, strict=True)]
+            # what it has written out stands in the place of what was there
+            listed = _after_from(node)
+            of_people = [relation.kind == "rows" for relation in relations]
+            public_rows.prepare(node, list(zip(listed, of_people, strict=True)))
+        return [(fold(item.alias_or_name), relation) for item, relation in zip(listed, relations, strict=True)]
+
+
+def _after_from(node: exp.Select) -> list[exp.Expression]:
+    """Return the relations after FROM; none where there is no FROM."""
+    clause = node.args.get("from_") or node.args.get("from")
+    joins = node.args.get("joins") or []
+    return [] if clause is None else [clause.this, *(join.this for join in joins), *joined(clause.this)]
 
 
 def _with_ctes(item: exp.Expression, known: Known) -> list[exp.Expression]:

@@ -142,7 +142,7 @@ class Rewriter:
         computed = any(True for _ in node.find_all(exp.Interval, exp.Cast, exp.Anonymous))
         if not isinstance(node, _COMPARED) or not (computed or all(isinstance(side, exp.Column) for side in sides)):
             return sides
-        types = [self.scope.column_type(s) if isinstance(s, exp.Column) else self.scope.type_of(s) for s in sides]
+        types = [self.scope.type_of(side) for side in sides]
         if set(types) != {"DATE", "TIMESTAMP"}:
             return sides
         return [try_cast(side, "TIMESTAMP") if kind == "DATE" else side for side, kind in zip(sides, types, strict=True)]

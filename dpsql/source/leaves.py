@@ -81,6 +81,7 @@ class Leaves:
         self._aliases = 0
         self.carried = Carried()
         self.met: list[int] = []  # public rows that one row may meet, of each relation where they are several
+        self.counted: dict[str, int] = {}  # statements that count public rows, and what they gave
 
     def _file(self, node: exp.Table, parts: list[str], view: View) -> TableId:
         """Return the file that a name in place of a table means, or say that there is nothing of that name."""

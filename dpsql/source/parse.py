@@ -212,8 +212,10 @@ def _normal(node: Any, *, places: bool = False) -> Any:
     if isinstance(out.get("modifiers"), list):  # ORDER BY has no effect on a set of rows: it is left out
         out["modifiers"] = [m for m in out["modifiers"] if m.get("type") != "ORDER_MODIFIER"]
     if node.get("type") == "SUBQUERY" and node.get("alias") == "_values" and not node.get("column_name_alias"):
-        rows = out["subquery"]["node"]["from_table"]
-        if rows.get("type") == "EXPRESSION_LIST":  # WITH t AS (VALUES (1)) comes back as SELECT * FROM (VALUES (1)) AS _values
+        inside = out["subquery"]["node"]
+        rows = inside.get("from_table") or {}
+        # WITH t AS (VALUES (1)) comes back as SELECT * FROM (VALUES (1)) AS _values
+        if rows.get("type") == "EXPRESSION_LIST" and not inside.get("modifiers"):
             return rows
     if "column_names" in out:
         out["column_names"] = [fold(str(n)) for n in out["column_names"]]

@@ -164,6 +164,8 @@ class Scope:
 
     def type_of(self, node: exp.Expression) -> str:
         """Return the type that DuckDB gives an expression in generated names. Binds over a relation without rows."""
+        if isinstance(node, exp.Column) and (known := self.column_type(node)) is not None:
+            return known
         needed: dict[str, dict[str, str]] = {}
         for column in node.find_all(exp.Column):
             needed.setdefault(column.table, {})[column.name] = self.column_type(column) or ""

@@ -294,11 +294,13 @@ class Joins:
         # a NULL is equal to nothing, so it meets nobody
         met = [column.copy().is_(exp.null()).not_() for column in fixed]
         text = render(count.where(*met).group_by(*fixed) if fixed else count)
-        try:
-            row = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
-        except duckdb.Error:  # what is wrong with it is said where it is checked
-            return 1
-        return max(1, int((row and row[0]) or 1))
+        if text not in self.analysis.counted:  # one join asks for the work, and for the rows of a unit
+            try:
+                row = self.analysis.catalog.cursor.execute(f"SELECT max(n) FROM ({text})").fetchone()  # noqa: S608 -- generated
+            except duckdb.Error:  # what is wrong with it is said where it is checked
+                row = None
+            self.analysis.counted[text] = max(1, int((row and row[0]) or 1))
+        return self.analysis.counted[text]
 
     def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
         """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.
