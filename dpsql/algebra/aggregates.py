@@ -214,6 +214,10 @@ QUANTILES = frozenset(one.answers for one in AGGREGATES.values() if one.fraction
 EXTREMES = RANKED - QUANTILES
 DISTINCT = {f"{name}_distinct": name for name in dict.fromkeys(SPELLINGS.values()) if name in FIRST | SECOND}
 """Aggregates of distinct values, which have to be listed, but for their number -> the aggregate."""
+OF_EQUAL_ROWS = frozenset({"count_units", "count_distinct"}) | DISTINCT.keys() | frozenset(
+    one.answers for one in AGGREGATES.values() if one.answers and one.idempotent and one.measured == "listed"
+)
+"""What is the same of rows of one unit that are equal, however many they are."""
 PICKS = frozenset(name for table in (AGGREGATES, WINDOWS) for name, one in table.items() if one.picks)
 """Aggregates and window functions that give one of the values, or NULL."""
 COUNTS = frozenset(name for table in (AGGREGATES, WINDOWS) for name, one in table.items() if one.counts)

@@ -23,7 +23,7 @@ from dpsql.errors import ArgumentError, UnsupportedQuery, first_line
 from dpsql.estimates import listed
 from dpsql.protected.home import catalog_of
 from dpsql.protected.source import ProtectedSource
-from dpsql.queries import distinct, stored
+from dpsql.queries import stored
 from dpsql.queries.asked import Asked, Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
@@ -302,15 +302,17 @@ def listed_texts(estimates: Estimates, aggregate: Wanted, counters: np.ndarray, 
     if aggregate.function == "mode":
         return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
     numbers = listed.histogram(measure, counters)
+    deviation = estimates.deviation(estimates.query.blocks_of(place).start)
     if aggregate.function in DISTINCT:
-        return cell_texts(distinct.numbers(aggregate.function, estimates, place, counters), sql_type)
+        of_values = listed.of_present(DISTINCT[aggregate.function], measure, counters, deviation, estimates.mechanism)
+        return cell_texts(of_values, sql_type)
     # a value that no row is left of is not in a histogram
     if aggregate.function == "histogram":
         return [
             "[" + ", ".join(_pair(v, n) for v, n in zip(measure.values, row, strict=True) if n > 0) + "]" for row in numbers
         ]
     # bool_or is true where 'true' occurs, bool_and where 'false' does not
-    shown = listed.occurs(measure, counters, estimates.deviation(estimates.query.blocks_of(place).start))
+    shown = listed.occurs(measure, counters, deviation)
     place_of_label = measure.values.index("true" if aggregate.function == "bool_or" else "false")
     answer = shown[:, place_of_label] if aggregate.function == "bool_or" else ~shown[:, place_of_label]
     return [None if rows <= 0 else "true" if true else "false" for true, rows in zip(answer, numbers.sum(axis=-1), strict=True)]

@@ -1,4 +1,4 @@
-"""What of an answer may be noise alone: the largest of many groups, means of small ones. Post-processing."""
+"""What of an answer may be noise alone: the largest of many groups, means and numbers of values of small ones. Post-processing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import QUANTILES
 from dpsql.answers.answered import translated
 from dpsql.answers.held import Part
+from dpsql.estimates.measures import Measure
+from dpsql.noise.entropy import BoolArray
+from dpsql.numerics.arrays import FloatArray
 from dpsql.queries.reading import Read
 from dpsql.source.model import fold
 from dpsql.text import readable
@@ -31,26 +34,34 @@ def doubts(read: Read, parts: Sequence[Sequence[Part]]) -> list[str]:
 
 
 def _of_means(part: Part) -> list[str]:
-    """Return in how many groups the noise hides a mean or quantile."""
+    """Return in how many groups the noise hides a mean, a quantile or a number of distinct values."""
     query, estimates = part.held.plan.query, part.held.estimates
     count = len(part.held.numbers.groups)
     if query is None or count > _MOST_GROUPS:
         return []
     lines = []
     for wanted, asked in zip(translated(part.asked, part.held.question), part.asked.wanted, strict=True):
-        if wanted.function not in _MEANS:
+        if wanted.function not in _MEANS and wanted.function != "count_distinct":
             continue
-        variable = query.measures[estimates.find(wanted)[0]].variables[0]
         ends = estimates.interval(wanted, _CONFIDENCE)
-        if ends is None or variable.lower >= variable.upper:
-            continue
-        width = np.atleast_2d((np.asarray(ends[1]) - np.asarray(ends[0])).T)
-        hidden = int((width > _HIDDEN * (variable.upper - variable.lower)).any(axis=0).sum())
+        hidden = 0 if ends is None else int(_hides(query.measures[estimates.find(wanted)[0]], *ends).sum())
         if hidden:
             where = f"in {hidden:,} of {count:,} groups" if part.asked.places else "here"
             shown = readable.aggregate(asked.text, part.protected.protection.privacy_unit)
             lines.append(f"noise hides {shown} {where}; confidence := {_CONFIDENCE} says between which numbers it is")
     return lines
+
+
+def _hides(measure: Measure, low: FloatArray, high: FloatArray) -> BoolArray:
+    """Return in which groups noise hides a number, of which these are the ends of the interval."""
+    if measure.kind == "distinct":  # which may be any number
+        return np.asarray((low <= 0) & (high > 1))
+    variable = measure.variables[0]
+    span = float(len(measure.values)) if measure.values else variable.upper - variable.lower
+    if span <= 0:
+        return np.zeros(len(low), bool)
+    width = np.atleast_2d((np.asarray(high) - np.asarray(low)).T)
+    return np.asarray((width > _HIDDEN * span).any(axis=0))
 
 
 def _of_order(read: Read, parts: Sequence[Sequence[Part]]) -> str | None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND, measured
+from dpsql.algebra.aggregates import EXTREMES, QUANTILES, SECOND
 from dpsql.answers import auto, kept, link_words, linked_words, query_words
 from dpsql.answers.cells import cell_text
 from dpsql.books.schema import Books
@@ -30,7 +30,10 @@ _PLACED = re.compile(r'(?:"(?:[^"]|"")+"\.)+("(?:[^"]|"")+") AS \1')
 _INTERVALS = "confidence := 0.95 adds <name>_low and <name>_high: of the noise alone, not of rows left out or clipped"
 _PUBLIC = "public: all {:,} are known without the data and are there, also empty ones; rows in no such group are left out"
 _PRIVATE = "private: a group with few units, or with unlucky noise, is missing; that it is missing does not say that it is empty"
-_LISTED = "mode, histogram, bool_and and bool_or are read off noisy counts of the values: one that few rows have may be missed"
+_LISTED = (
+    "mode, histogram, bool_and, bool_or and aggregates of DISTINCT listed values are read off noisy counts of the values: one that "
+    "few rows have may be missed"
+)
 _RANKED = "min and max are quantiles as far out as the noise lets one see, not the values of a row"
 _LEANING = "means and the like of a group whose number of rows is no more than its noise lean on those of all groups"
 COLUMNS = {"about": "VARCHAR", "explanation": "VARCHAR"}
@@ -125,7 +128,7 @@ def _estimates(query: QueryPlan) -> list[str]:
     lines = []
     if asked & EXTREMES:
         lines.append(_RANKED)
-    if asked & measured("listed"):
+    if any(measure.kind == "values" for measure in query.measures):
         lines.append(_LISTED)
     if query.keys and asked & (SECOND | QUANTILES | {"avg", "corr"}):
         lines.append(_LEANING)

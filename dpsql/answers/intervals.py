@@ -211,7 +211,8 @@ def between(shown: Shown) -> list[Ends]:
             lowest, highest = estimates.beyond(aggregate)
             low = low if lowest is None else np.full_like(low, lowest)
             high = high if highest is None else np.full_like(high, highest)
-        if aggregate.function in LINEAR:  # unbiased, so perhaps beyond what is possible, where the interval is not
+        # unbiased, so perhaps beyond what is possible, where the interval is not
+        if aggregate.function in LINEAR and not estimates.values_counted(aggregate):
             pairs.append((np.where(null, np.nan, low), np.where(null, np.nan, high)))
             continue
         pairs.append((np.where(null, np.nan, np.fmin(low, value)), np.where(null, np.nan, np.fmax(high, value))))

@@ -141,4 +141,5 @@ def _of(measure: Measure, sigma: float, texts: Texts) -> str:
         over = measure.variables[0]
         levels, (low, high) = _count(len(measure.levels), "histogram"), ends(over, texts)
         return f"standard deviation {rows:.4g} rows on each cell of {levels} of values from {low} to {high}"
-    return f"standard deviation {rows:.4g} on the number of rows of each of {measure.lengths[0]:,} values"
+    of = "units that have" if measure.once else "rows of"
+    return f"standard deviation {rows:.4g} on the number of {of} each of {measure.lengths[0]:,} values"

@@ -10,6 +10,7 @@ Every row of the bounded source adds a vector of integers to the counters of its
   variable is NULL (or NaN, without ``nans``).
 - ``scaled``: round(clip(x) / max(abs(lower), abs(upper)) * grid), from -grid to grid.
 - ``values``: 1 at the place of its value in a public list, where it is listed; with ``other`` at the last place where it is not.
+  With ``once`` for the first row of the privacy unit with this value in the group alone: the counters are numbers of units.
 - ``tree``: 1 in a cell of every level; leaf = min(floor((clip(x) - lower) / width), leaves - 1), or the leaf between ``edges`` that
   its unit is in.
 - ``units``: 1 for the first row of the privacy unit in the group, else nothing. Rows without a unit are bounded as those of one,
@@ -151,6 +152,8 @@ class Measure:
         Branching of 'tree', from the root: level k has ``prod(levels[:k + 1])`` cells.
     other : bool
         Whether the last of ``values`` stands for all values that are not listed.
+    once : bool
+        Whether 'values' counts a unit once for each value in a group, however many rows it has with it.
     units : Units, optional
         Of a 'tree' whose leaves are cut where the rows are (`dpsql.estimates.leaves`).
     edges : tuple of int
@@ -180,6 +183,7 @@ class Measure:
     edges: tuple[int, ...] = ()
     nans: bool = False
     other: bool = False
+    once: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -199,9 +203,10 @@ class Measure:
         _flag("nans", self.nans)
         if self.nans and (self.kind != "moments" or len(self.variables) != 1):
             raise ArgumentError("nans", True, "rows with NaN are counted by kind 'moments' of one variable only")
-        _flag("other", self.other)
-        if self.other and self.kind != "values":
-            raise ArgumentError("other", True, "is of kind 'values'")
+        for name in ("other", "once"):
+            _flag(name, getattr(self, name))
+            if getattr(self, name) and self.kind != "values":
+                raise ArgumentError(name, True, "is of kind 'values'")
         if whole("grid", self.grid, _GRID) > MAXIMUM_GRID:
             raise ArgumentError("grid", self.grid, _GRID)
         object.__setattr__(self, "grid", int(self.grid) if self.kind in _GRIDDED else 1)
@@ -274,6 +279,7 @@ class Measure:
             "levels": list(self.levels),
             **({"nans": True} if self.nans else {}),
             **({"other": True} if self.other else {}),
+            **({"once": True} if self.once else {}),
             **({} if self.units is None else {"units": self.units.to_json(), "edges": list(self.edges)}),
         }
 
@@ -288,7 +294,7 @@ class Measure:
         """
         names = ("kind", "variables", "degree", "filter", "nulls", "grid", "values", "levels")
         cut = ("units", "edges") if isinstance(item, Mapping) and "units" in item else ()
-        flags = tuple(name for name in ("nans", "other") if isinstance(item, Mapping) and name in item)
+        flags = tuple(name for name in ("nans", "other", "once") if isinstance(item, Mapping) and name in item)
         fields = _fields("measure", item, (*names, *cut, *flags))
         for name in ("variables", "values", "levels", *cut[1:]):
             if not isinstance(fields[name], (list, tuple)):
@@ -343,7 +349,8 @@ def sensitivity(
         C: rows of one unit in all, at most.
     max_groups, max_rows_per_group : int, optional
         G and R: groups of one unit, and its rows in each of them, at most.
-        Either C or both G and R must be given ('units' needs C or G); a row is in one group. More bounds make it smaller.
+        Either C or both G and R must be given ('units', and 'values' ``once``, need C or G); a row is in one group. More bounds
+        make it smaller.
     neighbors : {'add_remove', 'replace_one'}
     grouped : bool
         False where there is one group only, for every table: the query has no GROUP BY.
@@ -364,9 +371,10 @@ def sensitivity(
     added up within a group. A row's vector has L1 norm at most ``grid``: 'moments' by construction; all others have one counter,
     or one of them is 1 and the others 0 (a tree: on each level). Its L2 norm is at most its L1 norm. By the triangle inequality
     v has L1 norm at most grid * sum r_g, and L2 norm at most grid * r_g in group g, so at most grid * sqrt(sum r_g^2) in all.
-    'units': every r_g counts as 1, or as 0 where the unit is NULL and not counted. 'distinct': adding rows to a table raises the
-    number of distinct values in a group by at most the number of rows, and never lowers it; so v, the difference that the unit
-    makes to the others' table, obeys the same.
+    'units': every r_g counts as 1, or as 0 where the unit is NULL and not counted. 'values' counted ``once``: the same, where each
+    of a group's V values is a group of its own; a unit has rows in at most min(V, R) of one group's. 'distinct': adding rows to a
+    table raises the number of distinct values in a group by at most the number of rows, and never lowers it; so v, the difference
+    that the unit makes to the others' table, obeys the same.
 
     *Largest norms.* sum r_g is at most min(C, G R). sum r_g^2 is convex, so it is largest at a vertex: as many groups as possible
     with R rows (or C, where that is less), one with what is left. (C rows in one group: C; G groups of R rows: R sqrt(G).)
@@ -396,6 +404,10 @@ def sensitivity(
     # a unit counts once in a group, however many rows it has there
     if measure.kind == "units":
         each = 1
+    # and once for each value
+    elif measure.once:
+        inside = len(measure.values) if each is None else min(len(measure.values), each)
+        groups, each = None if groups is None else groups * inside, 1
     if rows is None and (groups is None or each is None):
         raise ArgumentError("max_rows", None, "give max_rows, or both max_groups and max_rows_per_group")
     l1, square = _largest(rows, groups, each)

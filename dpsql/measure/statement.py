@@ -89,9 +89,14 @@ class Statement:
         plan = self.plan
         if self.groups is None or not plan.keys or self.holds or plan.other or self.protected.source.row is not None:
             return False
-        kinds = {measure.kind for measure in plan.measures}
+        counted = self._of_units or any(measure.kind == "distinct" for measure in plan.measures)
         exact_keys = all(exact(self.types[f"k{i}"]) for i in range(len(plan.keys)))
-        return exact_keys and (self.heavy is not None or not plan.unit) and not kinds & {"units", "distinct"}
+        return exact_keys and (self.heavy is not None or not plan.unit) and not counted
+
+    @property
+    def _of_units(self) -> bool:
+        """Whether units are counted, so that the rows have to say whose they are."""
+        return any(measure.kind == "units" or measure.once for measure in self.plan.measures)
 
     @property
     def holds(self) -> bool:
@@ -233,8 +238,8 @@ class Statement:
 
     def holding(self) -> str:
         """Return the SELECT of the rows, with what any statement over them needs."""
-        needed = any(measure.kind == "units" for measure in self.plan.measures)
-        names = ", ".join(map(identifier, [*self.columns, *([UNIT_COLUMN] if needed and self.plan.unit else []), *self.keys]))
+        unit = [UNIT_COLUMN] if self._of_units and self.plan.unit else []
+        names = ", ".join(map(identifier, [*self.columns, *unit, *self.keys]))
         return f"{self._sources()} SELECT {names or '1 AS one'} FROM ({self.rows}) AS held"  # noqa: S608
 
     def _sources(self) -> str:
@@ -313,7 +318,8 @@ class Statement:
         )
         there = f"x{variable.position}" if measure.kind == "tree" else place
         conditions = [f"{there} IS NOT NULL"] + ([] if measure.filter is None else [identifier(f"f{measure.filter}")])
-        return self._by_group([(place, "cell"), ("count(*)", "n")], f" WHERE {' AND '.join(conditions)}", ["cell"])
+        number = units_sql(self.plan, nulls=True) if measure.once else "count(*)"
+        return self._by_group([(place, "cell"), (number, "n")], f" WHERE {' AND '.join(conditions)}", ["cell"])
 
     def magnitudes(self) -> str:
         """Return the statement that counts the rows of all groups together by the magnitudes of arguments, of each for itself.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpsql.algebra.aggregates import DISTINCT, FIRST, PAIRS, RANKED, SECOND, SQUARED, measured
+from dpsql.algebra.aggregates import DISTINCT, FIRST, OF_EQUAL_ROWS, PAIRS, RANKED, SECOND, SQUARED, measured
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import ArgumentError
 from dpsql.estimates.measures import GRID, Measure, Variable
@@ -82,7 +82,7 @@ def with_grid(measure: Measure, most: int) -> Measure:
 
 def choose(
     aggregates: Sequence[Wanted], arguments: Mapping[int, Argument], groups: int, *, selecting: bool, one_row: bool,
-    weights: Mapping[str, float],
+    weights: Mapping[str, float], few: int = 0,
 ) -> tuple[tuple[Measure, ...], tuple[float, ...], int | None]:
     """Return the measures, a weight for each of their blocks, and which one chooses groups.
 
@@ -99,6 +99,8 @@ def choose(
         Whether a unit has at most one row in a group: then rows are units.
     weights : mapping of str to float
         By the text of an aggregate; 1 where it is not named.
+    few : int
+        Up to so many listed values are counted each for itself where it is asked how many there are.
     """
     chosen: list[Measure] = []
     shares: list[float] = []
@@ -120,8 +122,9 @@ def choose(
         chosen.append(Measure("units", filter=condition, nulls=not distinct))
         shares.append(max((weights.get(w.text, 1.0) for w in users), default=SELECTING_WEIGHT))
     # the rest, each where nothing before gives it
+    of_rows = {_parts(w) for w in aggregates if w.function in LISTED - OF_EQUAL_ROWS}
     for aggregate in aggregates:
-        further = _other(aggregate, arguments, groups)
+        further = _other(aggregate, arguments, groups, of_rows=_parts(aggregate) in of_rows, few=few)
         if further is None or further in chosen or gives_count(aggregate, chosen, one_row=one_row):
             continue
         chosen.append(further)
@@ -191,22 +194,30 @@ def variable(place: int, known: Argument) -> Variable:
     return Variable(place, float(lower), float(upper), whole, known.learned)
 
 
-def _other(aggregate: Wanted, arguments: Mapping[int, Argument], groups: int) -> Measure | None:
+def _parts(aggregate: Wanted) -> tuple[tuple[int, ...], int | None]:
+    """Return of what, and of which rows, an aggregate is."""
+    return aggregate.arguments, aggregate.condition
+
+
+def _other(
+    aggregate: Wanted, arguments: Mapping[int, Argument], groups: int, *, of_rows: bool, few: int
+) -> Measure | None:
+    """Return a measure of ranks, of listed values or of rows; ``of_rows``: whether it is asked how many rows have each value."""
     if aggregate.function in RANKED:
         known = arguments[aggregate.arguments[0]]
         over = variable(aggregate.arguments[0], replace(known, learned=None) if known.declared else known)
         return Measure("tree", (over,), filter=aggregate.condition, levels=choose_levels(over, groups))
-    # each declared value has a counter; rows with others count together where their values may be shown
-    if aggregate.function in LISTED:
+    if aggregate.function in OF_VALUES:
         known = arguments[aggregate.arguments[0]]
-        has_rest = known.open and aggregate.function in ("mode", "histogram") and known.text
-        values = (*(known.values or ()), *([OTHER_LABEL] if has_rest else []))
-        return Measure("values", (Variable(aggregate.arguments[0]),), filter=aggregate.condition, values=values, other=has_rest)
-    if aggregate.function == "count_distinct":
-        known = arguments[aggregate.arguments[0]]
-        listed = None if known.open or known.strays else known.values
-        most = float(len(listed)) if listed else UNKNOWN_VALUES
-        return Measure("distinct", (Variable(aggregate.arguments[0], 0.0, most),), filter=aggregate.condition)
+        listed = known.values or ()
+        if aggregate.function == "count_distinct" and not 0 < len(listed) <= few:
+            most = float(len(listed)) if listed and not (known.open or known.strays) else UNKNOWN_VALUES
+            return Measure("distinct", (Variable(aggregate.arguments[0], 0.0, most),), filter=aggregate.condition)
+        # each declared value has a counter; rows with others count together where their values may be shown
+        rest = known.open and known.text and of_rows
+        values = (*listed, *([OTHER_LABEL] if rest else []))
+        over = Variable(aggregate.arguments[0])
+        return Measure("values", (over,), filter=aggregate.condition, values=values, other=rest, once=not of_rows)
     if aggregate.function == "count":
         return Measure("count", filter=aggregate.condition if aggregate.there is None else aggregate.there)
     return None

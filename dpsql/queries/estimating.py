@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsql.algebra.aggregates import AGGREGATES, EXTREMES, QUANTILES, RANKED, SQUARED
 from dpsql.errors import ReleaseError
-from dpsql.estimates import certain
+from dpsql.estimates import certain, listed
 from dpsql.estimates import moments as sums
 from dpsql.estimates.measures import Measure
 from dpsql.estimates.picks import trusted
@@ -71,7 +71,10 @@ class Estimates:
         """Return the measures that give an aggregate; none, if it was not measured."""
         if aggregate.function == "count":
             return [i for i, measure in enumerate(self.query.measures) if counts(aggregate, measure, one_row=self.one_row)]
-        return [i for i, measure in enumerate(self.query.measures) if _gives(aggregate, measure)]
+        places = [i for i, measure in enumerate(self.query.measures) if _gives(aggregate, measure)]
+        if aggregate.function == "count_distinct":  # counts of the values say it where nothing else does
+            return sorted(places, key=lambda i: self.query.measures[i].kind != "distinct")
+        return places
 
     def value(self, aggregate: Wanted) -> FloatArray:
         """Return an aggregate, see `drawn`, in agreement with what is certain of it (`interval`)."""
@@ -121,7 +124,14 @@ class Estimates:
         """
         times = certain.reach(self.mechanism, confidence)
         with np.errstate(all="ignore"):
+            if aggregate.function == "count_distinct" and (values := self.values_counted(aggregate)):
+                # none of the counters' noise may be beyond
+                times = certain.reach(self.mechanism, 1.0 - (1.0 - confidence) / values)
             return self._certain(aggregate, times)
+
+    def values_counted(self, aggregate: Wanted) -> int:
+        """Return how many values are counted for an aggregate; 0 where none are."""
+        return len(self.query.measures[self.find(aggregate)[0]].values)
 
     def _value(self, aggregate: Wanted) -> FloatArray:
         """Return an aggregate: shape (..., groups), or (..., groups, quantiles); NaN for NULL. For `LISTED` ones: the counters."""
@@ -134,6 +144,10 @@ class Estimates:
         place, measure = places[0], self.query.measures[places[0]]
         if aggregate.function == "count_units":
             return np.rint(self.block(place)[..., 0])
+        if aggregate.function == "count_distinct" and measure.kind == "values":
+            deviation = self.deviation(self.query.blocks_of(place).start)
+            there = listed.present(measure, self.block(place), deviation, self.mechanism)
+            return np.asarray(there.sum(axis=-1), np.float64)
         if aggregate.function == "count_distinct":
             return np.clip(np.rint(self.block(place)[..., 0]), 0, measure.variables[0].upper)
         if measure.kind == "scaled":
@@ -149,6 +163,8 @@ class Estimates:
             return _whole(certain.linear(self.count(aggregate), self.linear_deviation(aggregate), times), math.inf)
         place = self.find(aggregate)[0]
         measure = self.query.measures[place]
+        if aggregate.function == "count_distinct" and measure.kind == "values":
+            return listed.interval(measure, self.block(place), self.deviation(self.query.blocks_of(place).start), times)
         if aggregate.function in ("count_units", "count_distinct"):
             most = math.inf if aggregate.function == "count_units" else measure.variables[0].upper
             return _whole(certain.linear(self.block(place)[..., 0], self.linear_deviation(aggregate), times), most)
@@ -222,7 +238,7 @@ class Estimates:
             return {block: w * share / sum(shares) for (block, w), share in zip(weights_of.items(), shares, strict=True)}
         place = self.find(aggregate)[0]
         measure, block = self.query.measures[place], self.query.blocks_of(place).start
-        if aggregate.function in ("count_units", "count_distinct"):
+        if measure.kind in ("units", "distinct"):
             return {block: np.ones(1)}
         if aggregate.function != "sum":
             return None
@@ -238,6 +254,8 @@ class Estimates:
         if aggregate.function == "sum" and self.query.measures[self.find(aggregate)[0]].variables[0].lower < 0:
             return value
         least = self.linear_deviation(aggregate)
+        if aggregate.function == "count_distinct" and not least:
+            return np.maximum(value, 1.0)
         whole = aggregate.function != "sum" and least > 0
         return np.maximum(value, max(least, 1.0) if whole else least) if least else value
 
@@ -306,7 +324,7 @@ def _gives(aggregate: Wanted, measure: Measure) -> bool:
     if places != aggregate.arguments:
         return False
     if aggregate.function == "count_distinct":
-        return measure.kind == "distinct"
+        return measure.kind in ("distinct", "values")
     if aggregate.function in RANKED:
         return measure.kind == "tree"
     if aggregate.function in LISTED:

@@ -38,6 +38,8 @@ _SUMMED = FIRST | SECOND | PAIRS
 _BOUNDED = _SUMMED | RANKED
 MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
+_MOST_COUNTED = 1_000
+"""Of which it is asked alone how many there are."""
 _MOST_SHOWN = 3
 """Expressions that a note names."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -154,26 +156,24 @@ class Asking:
             limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
             listed = bool(functions & choosing.OF_VALUES)  # else it is not asked which values there are: that takes time
             values = self._values(node, family) if listed else None
-            if values is None and functions & choosing.LISTED:
-                values = grid_values(self.context.cursor, Universe(self.types[f"a{place}"], None, limits, False), MOST_LISTED)
+            if values is None and listed:
+                most = MOST_LISTED if functions & choosing.LISTED else _MOST_COUNTED
+                values = grid_values(self.context.cursor, Universe(self.types[f"a{place}"], None, limits, False), most)
             # an aggregate of listed values has a counter for each
             if functions & choosing.LISTED and values is None:
                 function = sorted(functions & choosing.LISTED)[0]
                 way = "CALL dp_declare(..., categories := [...]), or lower and upper of whole numbers, DECIMALs or dates"
                 raise ArgumentError("sql", _called(function, text), f"its values are not declared: {way}")
-            traits = {
-                "nan": family == "float", "text": family == "text",
-                "open": listed and self._open(node), "strays": listed and self._strays(node),
-            }
-            self.partial += self._partial(functions & choosing.LISTED, text, traits)
+            is_open, strays = listed and self._open(node), listed and self._strays(node)
+            traits = Argument(values=values, nan=family == "float", text=family == "text", open=is_open, strays=strays)
+            self.partial += self.partial_of(functions & choosing.LISTED, text, traits)
             # from here on: sums and quantiles, which need finite bounds
             bounded = bool(functions & _BOUNDED)
             self._check_sort(node, text, family, self.types[f"a{place}"])
             finite = limits.finite and limits.sort not in ("unknown", "nothing")
             whole = limits.whole and family in ("integer", "boolean", "temporal", "decimal")
             if bounded and self._is_learned(place, finite=finite):
-                learned = self._learned(place, limits, whole=whole)
-                arguments[place] = replace(learned, values=values, **traits)
+                arguments[place] = _bounded_as(traits, self._learned(place, limits, whole=whole))
                 continue
             if bounded and not finite:
                 raise ArgumentError(
@@ -184,10 +184,10 @@ class Asking:
                 )
             # of a wide range most is noise: narrower bounds are learned first
             if functions & _SUMMED and self._is_narrowed(node, limits):
-                arguments[place] = replace(self._narrowed(place, text, limits, whole=whole), values=values, **traits)
+                arguments[place] = _bounded_as(traits, self._narrowed(place, text, limits, whole=whole))
                 continue
             lower, upper = (limits.lower, limits.upper) if bounded else (None, None)
-            arguments[place] = Argument(lower, upper, whole, values, **traits)
+            arguments[place] = replace(traits, lower=lower, upper=upper, whole=whole)
         return arguments
 
     def _counted(self, node: exp.Expression, text: str, limits: Range) -> Range:
@@ -314,14 +314,22 @@ class Asking:
         return any(universe is not None and universe.strays for universe in universes)
 
     @staticmethod
-    def _partial(functions: Iterable[str], text: str, known: Mapping[str, bool]) -> list[str]:
+    def partial_of(functions: Iterable[str], text: str, known: Argument) -> list[str]:
         """Return which aggregates over a list of values leave rows out that have others."""
-        others = [f for f in sorted(functions) if known["open"] and not (known["text"] and f == "histogram")]
-        return [_called(function, text) for function in (sorted(functions) if known["strays"] else others)]
+        others = [f for f in sorted(functions) if known.open and not (known.text and f == "histogram")]
+        return [_called(function, text) for function in (sorted(functions) if known.strays else others)]
+
+
+def _bounded_as(known: Argument, other: Argument) -> Argument:
+    """Return what is known of an argument with the bounds of another one."""
+    return replace(
+        known, lower=other.lower, upper=other.upper, whole=other.whole, learned=other.learned, declared=other.declared
+    )
 
 
 def _called(function: str, text: str) -> str:
-    return f"{DISTINCT[function]}(DISTINCT {text})" if function in DISTINCT else f"{function}({text})"
+    distinct = {**DISTINCT, "count_distinct": "count"}
+    return f"{distinct[function]}(DISTINCT {text})" if function in distinct else f"{function}({text})"
 
 
 def _constant(node: exp.Expression) -> float | str:

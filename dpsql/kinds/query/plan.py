@@ -12,6 +12,7 @@ from typing import Any
 from dpsql.accounting.calibration import Calibration, calibrate_blocks
 from dpsql.accounting.events import ThresholdEvent
 from dpsql.accounting.rules import selection_delta
+from dpsql.algebra.aggregates import OF_EQUAL_ROWS
 from dpsql.calls.buying import BuyingCall
 from dpsql.domains.attributes import OTHER_LABEL, Domain
 from dpsql.errors import ArgumentError
@@ -28,6 +29,7 @@ from dpsql.noise.discrete import MAXIMUM_LAPLACE_SCALE, MAXIMUM_SIGMA
 from dpsql.protected.source import ProtectedSource
 from dpsql.queries import choosing
 from dpsql.queries.asked import Wanted
+from dpsql.queries.choosing import Argument
 from dpsql.queries.groups import Groups, left_out, of_declared, public_groups
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.together import Together
@@ -40,8 +42,6 @@ SELECTIONS = 1_024
 """Answers with private groups that a budget has delta for: sixteen times as many raise the threshold by some five per cent."""
 GUESSED_GROUPS = 1_000
 """Private groups that are reckoned with where trees are planned."""
-_OF_DIFFERENT_ROWS = frozenset({"count_units", "count_distinct"})
-"""Aggregates that are the same of rows of one unit that are equal, however many they are."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Planning(Asking):
             return bounds
         counting = dict.fromkeys(_counting(aggregate) for aggregate in aggregates)
         every = selecting or not aggregates or Counting() in counting
-        different = all(aggregate.function in _OF_DIFFERENT_ROWS for aggregate in aggregates)
+        different = all(aggregate.function in OF_EQUAL_ROWS for aggregate in aggregates)
         return replace(bounds, different=different, counting=() if every else tuple(counting))
 
     def _bounds(self) -> Bounding:
@@ -185,14 +185,14 @@ class Planning(Asking):
         groups = self.groups()
         selecting = groups is None
         bounding, arguments = self.bounding(selecting=selecting), self.arguments()
-        self.notes += map(of_declared, dict.fromkeys(self.partial))
         self._check_auto(arguments)
         count = groups.count if groups is not None else None
         # what is measured, in what shares of the loss
         measures, weights, select = choosing.choose(
             self.asked.wanted, arguments, count or GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row,
-            weights=self._weights(),
+            weights=self._weights(), few=self._few(arguments, bounding, selecting=selecting),
         )
+        self._say_partial(measures, arguments)
         measures, weights, cutting = self._with_leaves(measures, weights)
         counters = sum(length for measure in measures for length in measure.lengths)
         # how many private groups there will be is not known yet
@@ -275,7 +275,7 @@ class Planning(Asking):
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
-            different=bounding.different and all(measure.kind in ("units", "distinct") for measure in measures),
+            different=bounding.different and all(measure.kind in ("units", "distinct") or measure.once for measure in measures),
             counting=bounding.counting,
             min_units=(call.min_units or 1) if selecting else None,
             threshold=tau,
@@ -294,6 +294,38 @@ class Planning(Asking):
             options={}, query=query_plan,
         )
         return Planned(release_plan, calibration, (), (*self.notes, *calibration.notes))
+
+    def _say_partial(self, measures: Sequence[Measure], arguments: Mapping[int, Argument]) -> None:
+        """Say which aggregates are of listed values alone, beside which others may be; a number of them where it is counted so."""
+        counted = {variable.position for measure in measures if measure.kind == "values" for variable in measure.variables}
+        for aggregate in self.asked.wanted:
+            place = aggregate.arguments[0] if aggregate.arguments else -1
+            if aggregate.function == "count_distinct" and place in counted:
+                text = readable.expression(self.asked.argument_texts[place])
+                self.partial += self.partial_of([aggregate.function], text, arguments[place])
+        self.notes += map(of_declared, dict.fromkeys(self.partial))
+
+    def _few(self, arguments: Mapping[int, Argument], bounding: Bounding, *, selecting: bool) -> int:
+        """Return up to how many listed values are counted each for itself: as many as the noise is large on their number.
+
+        Each of them is wrong by itself alone, so that all are by less than that noise.
+        """
+        numbers = [aggregate for aggregate in self.asked.wanted if aggregate.function == "count_distinct"]
+        if not any(arguments[aggregate.arguments[0]].values for aggregate in numbers):
+            return 0
+        measures, weights, _ = choosing.choose(
+            self.asked.wanted, arguments, GUESSED_GROUPS, selecting=selecting, one_row=bounding.one_row, weights=self._weights(),
+        )
+        places = [place for place, measure in enumerate(measures) for _ in measure.lengths]
+        grouped = bool(self.asked.keys)
+        price = calibrate_blocks(
+            mechanism=self.call.call.mechanism,
+            sensitivities=[pair for measure in measures for pair in self._sensitivity(measure, bounding, grouped=grouped)],
+            weights=weights, epsilon=self.parameters["epsilon"],
+            delta=release_delta(self.protected, self.call.call.delta, self.call.call.mechanism),
+            accountant=self.protected.protection.budget.accountant,
+        )
+        return int(max(s for place, s in zip(places, price.scales, strict=True) if measures[place].kind == "distinct"))
 
     def _with_leaves(
         self, measures: Sequence[Measure], weights: Sequence[float]

@@ -23,6 +23,7 @@ ALL = [
     Measure("tree", (Variable(0, 0, 9, whole=True),), levels=(2, 3)),
     Measure("units"),
     Measure("distinct", (Variable(1),)),
+    Measure("values", (Variable(3),), values=("a", "b", "c"), once=True),
     Measure("moments", (POSITIVE,), nans=True, grid=8),
     Measure("moments", (SIGNED,), nans=True, nulls=True, grid=8),
 ]
@@ -35,7 +36,7 @@ def test_json_gives_the_same_measure(measure: Measure) -> None:
 
 
 def test_lengths_and_widths() -> None:
-    assert [measure.lengths for measure in ALL] == [(1,), (4,), (4,), (1,), (1,), (3,), (2, 6), (1,), (1,), (3,), (4,)]
+    assert [measure.lengths for measure in ALL] == [(1,), (4,), (4,), (1,), (1,), (3,), (2, 6), (1,), (1,), (3,), (3,), (4,)]
     assert ALL[6].width == 2.0 and Measure("tree", (SIGNED,), levels=(4,)).width == 2.0
 
 
@@ -57,6 +58,8 @@ def test_lengths_and_widths() -> None:
         ({"kind": "tree", "variables": (SIGNED,), "levels": (4, 1)}, "levels"),
         ({"kind": "tree", "variables": (SIGNED,), "levels": (2**12, 2**12)}, "levels"),
         ({"kind": "count", "filter": -1}, "filter"),
+        ({"kind": "count", "once": True}, "once"),
+        ({"kind": "values", "variables": (SIGNED,), "values": ("a",), "once": 1}, "once"),
     ],
 )
 def test_what_does_not_fit_is_refused(fields: dict[str, object], named: str) -> None:
@@ -104,7 +107,7 @@ def _unit_vectors(measure: Measure, rows: int | None, groups: int | None, each: 
                 table = [list(blank) for _ in range(cells)]
                 for place, vector in zip(places, vectors, strict=True):
                     added = [a + b for a, b in zip(table[place], vector, strict=True)]
-                    table[place] = [min(x, 1) for x in added] if measure.kind == "units" else added
+                    table[place] = [min(x, 1) for x in added] if measure.kind == "units" or measure.once else added
                 found.add(tuple(x for row in table for x in row))
     return found
 
@@ -127,7 +130,8 @@ def test_no_unit_does_more_and_some_unit_does_as_much(
         assert np.abs(moved).sum(axis=1).max() <= l1 and np.sqrt((moved**2).sum(axis=1)).max() <= l2 * (1 + 1e-15)
         if neighbors == "add_remove" and (measure.kind != "units" or not grouped or bounds[1] is not None):
             reached = np.sqrt((moved**2).sum(axis=1)).max()
-            assert reached == pytest.approx(l2, rel=1e-12) or cells < 3  # two groups are fewer than some bounds allow
+            # two groups are fewer than some bounds allow, but with their values no fewer than there are rows
+            assert reached == pytest.approx(l2, rel=1e-12) or (cells < 3 and not measure.once)
         if not grouped and measure.kind in ("count", "scaled") and not (measure.signed and neighbors == "replace_one"):
             assert np.abs(moved).max() == l1 == l2
 

@@ -8,7 +8,8 @@ import sqlglot
 from sqlglot import exp
 
 from dpsql.errors import ArgumentError
-from dpsql.queries import distinct, public_rows
+from dpsql.estimates import listed
+from dpsql.queries import public_rows
 from dpsql.queries.constant_rows import series_by, write_out
 from dpsql.text.strict import StrictDuckDB
 
@@ -87,11 +88,11 @@ def test_ctes_that_nothing_uses_are_left_out() -> None:
     assert [cte.alias for cte in tree.find_all(exp.CTE)] == ["a", "b", "c"]
 
 
-def test_the_threshold_of_distinct_values_lets_half_a_false_one_through() -> None:
+def test_the_threshold_of_distinct_values_lets_few_false_ones_through() -> None:
     from scipy import stats
 
     for count in (1, 2, 50, 4_000):
-        limit = distinct.threshold(3.0, count, "gaussian")
-        assert count * stats.norm.sf(limit, scale=3.0) == pytest.approx(0.5)
-        limit = distinct.threshold(3.0, count, "laplace")
-        assert count * stats.laplace.sf(limit, scale=3.0 / 2**0.5) == pytest.approx(0.5)
+        limit = listed.threshold(3.0, count, "gaussian")
+        assert count * stats.norm.sf(limit, scale=3.0) == pytest.approx(listed.FALSE_VALUES)
+        limit = listed.threshold(3.0, count, "laplace")
+        assert count * stats.laplace.sf(limit, scale=3.0 / 2**0.5) == pytest.approx(listed.FALSE_VALUES)
