@@ -93,6 +93,7 @@ class Raw:
         while True:
             row = self.read()
             if row[0] == 0xFE and len(row) < 9:
+                self.warnings = int.from_bytes(row[1:3], "little")
                 return found
             found.append(row)
 

@@ -28,9 +28,22 @@ _MOST_GROUPS = 10_000
 
 def doubts(read: Read, parts: Sequence[Sequence[Part]]) -> list[str]:
     """Return what is to be said of an answer without intervals of which some is noise."""
-    order = _of_order(read, parts)
-    means = [] if read.call.confidence is not None else [line for row in parts for part in row for line in _of_means(part)]
-    return [*([] if order is None else [order]), *dict.fromkeys(means)]
+    order, each = _of_order(read, parts), [part for row in parts for part in row]
+    chosen = read.call.groups == "private" or read.call.min_units is not None  # they are private as it was asked
+    groups = [] if chosen else [line for part in each for line in _of_private(part)]
+    means = [] if read.call.confidence is not None else [line for part in each for line in _of_means(part)]
+    return [*([] if order is None else [order]), *dict.fromkeys([*groups, *means])]
+
+
+def _of_private(part: Part) -> list[str]:
+    """Return that groups are private, and how many units one needs to be shown; nothing where they alone are asked for."""
+    query = part.held.plan.query
+    if query is None or query.public or query.threshold is None or not part.asked.wanted:
+        return []
+    unit = part.protected.protection.privacy_unit
+    needed = f"{query.threshold:,} {'rows' if unit is None else f'units ({unit})'}"
+    why = "groups are private, since they are not all known without the data (dp_plan says why)"
+    return [f"{why}: one of fewer than about {needed} is missing as a rule"]
 
 
 def _of_means(part: Part) -> list[str]:

@@ -24,7 +24,6 @@ from dpsql.purchase.shares import part_of
 from dpsql.queries.leaves import facts_of
 from dpsql.queries.purchase import QueryPurchase
 from dpsql.queries.reading import Read, about_the_query, first_asked, mark, read
-from dpsql.running import saying
 from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.text.relation import literal
@@ -42,6 +41,8 @@ def query(context: Context, call: QueryCall) -> str:
     """
     there = remembered.recall(context, call)
     if there is not None:
+        for line in remembered.notes_of(context, call):
+            telling.say(context, line)
         return there
     uses.whole(context, call.epsilon)
     with Progress("dp_query", show=context.progress) as progress:
@@ -57,7 +58,7 @@ def query(context: Context, call: QueryCall) -> str:
         texts, ends = list(part.held.question["arguments"]), call.confidence is not None
         telling.tell_narrowed(context, "dp_query", part.protected, part.held.plan.query, texts, intervals=ends)
     _tell_older(context, read_query, parts)
-    for line in _said(context, read_query, parts) if saying.heard(context.progress) else ():
+    for line in _said(context, read_query, parts) if telling.heard(context) else ():
         telling.say(context, f"dp_query of {telling.about(parts[0][0].protected)}: {line}")
     if completed is call:  # else it is made of the releases of its subqueries too
         remembered.remember(context, call, call.sql, text, [(part.protected, part.held.release) for row in parts for part in row])
@@ -74,7 +75,7 @@ def _tell_older(context: Context, read_query: Read, parts: list[list[Part]]) -> 
 
     Not to an analyst: when it was bought says that somebody else had asked.
     """
-    if context.analyst is not None or not saying.heard(context.progress):
+    if context.analyst is not None or not telling.heard(context):
         return
     here = context.instance.remembered.setdefault(_BOUGHT_HERE, set())
     new = {one.release for one in context.known.get(uses.PAID, ())}

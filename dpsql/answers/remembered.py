@@ -27,7 +27,7 @@ from dpsql.protected.home import catalog_of
 from dpsql.protected.seen import fingerprint
 from dpsql.protected.source import ProtectedSource
 from dpsql.release import identity
-from dpsql.session.instance import Context, Instance
+from dpsql.session.instance import NOTES, Context, Instance
 
 MOST = 256
 """Answers that are remembered of one open database; the one that was asked for longest ago is forgotten."""
@@ -56,6 +56,7 @@ class _Answer:
     named: dict[tuple[str, str], list[tuple[Any, ...]]]
     releases: tuple[_Bought, ...]
     files: tuple[File, ...]
+    notes: tuple[str, ...]
 
 
 def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
@@ -118,9 +119,15 @@ def remember(
     except (DpsqlError, OSError, ValueError):
         return
     answers = _answers(context)
-    answers[_key(context, call)] = _Answer(text, named, bought, read)
+    answers[_key(context, call)] = _Answer(text, named, bought, read, tuple(context.known.get(NOTES, ())))
     while len(answers) > MOST:
         answers.popitem(last=False)
+
+
+def notes_of(context: Context, call: QueryCall | BuyingCall) -> tuple[str, ...]:
+    """Return what was noted beside an answer that is remembered, for whoever takes notes."""
+    answer = _answers(context).get(_key(context, call)) if NOTES in context.known else None
+    return () if answer is None else answer.notes
 
 
 def releases_of(instance: Instance, text: str) -> list[str]:

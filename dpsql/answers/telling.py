@@ -16,7 +16,7 @@ from dpsql.queries.leaves import Facts
 from dpsql.queries.reading import Read
 from dpsql.release.queried import QueryPlan
 from dpsql.running import saying
-from dpsql.session.instance import Context
+from dpsql.session.instance import NOTES, Context
 from dpsql.source.model import fold
 from dpsql.text import readable
 from dpsql.text.relation import literal
@@ -49,7 +49,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         say(context, f"{name} of {table}: {line}")
     protection = protected.protection
     unit, most, source = protection.privacy_unit, protection.max_contributions, protected.source
-    if unit is None or source.one_per_unit or not saying.heard(context.progress):
+    if unit is None or source.one_per_unit or not heard(context):
         return
     sentence = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
     if query is None:
@@ -62,7 +62,9 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     share = ""
     if comparable:
         linked = bool(source.linked)
-        known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
+        known = None
+        if context.analyst is None:  # that it is known says that somebody has asked how many rows units have
+            known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
         if known is not None:
             share = f", {known.said}"
         elif not linked or source.bare:
@@ -91,7 +93,7 @@ def tell_narrowed(
     -----
     Privacy: bounds that were released.
     """
-    if query is None or not saying.heard(context.progress):
+    if query is None or not heard(context):
         return
     narrowed = {learned.position: (learned.edges[0], learned.edges[-1]) for learned in query.learning if learned.declared}
     summed = [measure for measure in query.measures if measure.kind in ("moments", "scaled")]
@@ -171,10 +173,18 @@ def about(protected: ProtectedSource) -> str:
     return ", ".join(table.name for table in source.tables) if source.linked else source.table.name
 
 
+def heard(context: Context) -> bool:
+    """Return whether what is said reaches whoever asked."""
+    return NOTES in context.known or saying.heard(context.progress)
+
+
 def say(context: Context, line: str) -> None:
-    """Say a line once, to whoever asked."""
-    instance = context.instance
-    saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
+    """Say a line once, to whoever asked; a client that takes notes gets it with each answer."""
+    notes, instance = context.known.get(NOTES), context.instance
+    if notes is None:
+        saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
+    elif line not in notes:
+        notes.append(line)
 
 
 def in_utc(read: Read, facts: Facts) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 
 from dpsql.errors import ArgumentError, DpsqlError
+from dpsql.running import saying
 
 if TYPE_CHECKING:  # loaded when they are needed: whoever works on a database of this process does not wait for them
     from dpsql.client.place import Place
@@ -30,6 +31,7 @@ class Served:
     def __init__(self, place: Place, road: Road, here: duckdb.DuckDBPyConnection) -> None:
         self._place, self._road, self.here = place, road, here
         self._answers, self._closed = 0, False
+        self._told: dict[str, Any] = {}
 
     def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Ask; the answer is a relation. In DuckDB's dialect; over MySQL's protocol in MySQL's, unless the text begins with FROM.
@@ -57,7 +59,8 @@ class Served:
             text = filled(text, params)
         self._answers += 1
         name = f"answer_{self._answers}"
-        self._road.fetch(text, self.here, name)
+        for line in self._road.fetch(text, self.here, name):
+            saying.say(line, self._told, wanted=None)
         return self.here.table(name)
 
     def call(self, name: str, given: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,8 +27,11 @@ _DECIMAL, _BLOBS = 246, (249, 250, 251, 252, 253, 254)
 class Road(Protocol):
     """A connection by one protocol."""
 
-    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> None:
-        """Ask, and create a temporary table of this name from the answer; a refusal is a DpsqlError with the server's words."""
+    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> Sequence[str]:
+        """Ask, and create a temporary table of this name from the answer; a refusal is a DpsqlError with the server's words.
+
+        Returns what the server says beside the answer, where the protocol has a place for it.
+        """
         ...
 
     def close(self) -> None:
@@ -97,7 +101,7 @@ class _Mysql:
         except (pymysql.err.MySQLError, OSError) as error:
             raise _unreachable(place, _of_mysql(error)) from None
 
-    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> None:
+    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> Sequence[str]:
         import pandas
 
         try:
@@ -106,12 +110,14 @@ class _Mysql:
                 arrived: Any = cursor  # its description has neither signs nor character sets
                 rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in cursor.fetchall()]
                 fields = [of_field(field) for field in arrived._result.fields]
+                warnings = arrived.connection.show_warnings() if arrived.warning_count else ()
         except self._failed as error:
             raise DpsqlError(_of_mysql(error)) from None
         frame = pandas.DataFrame({str(i): pandas.Series([row[i] for row in rows], dtype=object) for i in range(len(fields))})
         # values come as texts: DuckDB reads each of them as the type that the server has said
         columns = ", ".join(f"{field.read(identifier(str(i)))} AS {identifier(field.name)}" for i, field in enumerate(fields))
         _keep(here, name, frame, columns)
+        return [str(line) for _, _, line in warnings]
 
     def close(self) -> None:
         with contextlib.suppress(self._failed):  # the server may be gone
@@ -137,7 +143,7 @@ class _Flight:
         except (self._failed, OSError) as error:
             raise _unreachable(place, _of_flight(error)) from None
 
-    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> None:
+    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> Sequence[str]:
         try:
             with self._con.cursor() as cursor:
                 cursor.execute(text)
@@ -145,6 +151,7 @@ class _Flight:
         except self._failed as error:
             raise DpsqlError(_of_flight(error)) from None
         _keep(here, name, arrived, "*")
+        return ()
 
     def close(self) -> None:
         self._con.close()
@@ -163,11 +170,12 @@ class _Quack:
         except duckdb.Error as error:
             raise _unreachable(place, _of_duckdb(error)) from None
 
-    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> None:
+    def fetch(self, text: str, here: duckdb.DuckDBPyConnection, name: str) -> Sequence[str]:
         try:
             here.execute(f"CREATE TEMP TABLE {identifier(name)} AS FROM served.query({literal(text)})")
         except duckdb.Error as error:
             raise DpsqlError(_of_duckdb(error)) from None
+        return ()
 
     def close(self) -> None:
         """Leave it to DuckDB, whose connection it goes with."""

@@ -13,7 +13,7 @@ from dpsql.calls.registry import declaration
 from dpsql.errors import DpsqlError, first_line, foreign
 from dpsql.running import interruption
 from dpsql.running.progress_bar import switch
-from dpsql.session.instance import Context, Instance, open_context
+from dpsql.session.instance import NOTES, Context, Instance, open_context
 
 ANSWERS = {
     "protect": "custodian.protect:protect",
@@ -84,6 +84,7 @@ def run(
     analyst: str | None = None,
     answered: Callable[[Context, Any], str] | None = None,
     paid: list[Any] | None = None,
+    notes: list[str] | None = None,
 ) -> str:
     """Run a call and return the text of the relation that answers it.
 
@@ -97,6 +98,8 @@ def run(
         Answers it instead of the call's own function.
     paid : list, optional
         Gets what the call has paid for (`dpsql.purchase.uses.Paid`), also where it fails after that.
+    notes : list, optional
+        Gets what is to be said beside the answer, instead of standard error.
 
     Raises
     ------
@@ -117,6 +120,8 @@ def run(
                 if instance.prepare is not None:
                     instance.prepare(context)
                 context.known["call"] = name
+                if notes is not None:
+                    context.known[NOTES] = notes
                 return (answered or answer(name))(context, declaration(name).parse(given))
         except interruption.Stopped as stopped:
             raise duckdb.InterruptException(str(stopped)) from None

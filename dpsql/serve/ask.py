@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import duckdb
@@ -199,17 +200,20 @@ class Ask:
         """Return the answer of a statement, and those of its calls."""
         if accepted.calls and not accepted.whole:
             self._bound(statement, view, accepted)
-        answers = []
+        answers: list[str] = []
+        notes: list[str] = []
         for call in accepted.calls:
             try:
                 with statement.calling():
-                    answers.append(called(self._instance, self._catalog, view, call, statement.paid))
+                    answers.append(called(self._instance, self._catalog, view, call, statement.paid, notes))
             except DpsqlError:
                 if view.reads_views and accepted.whole:  # she sees the columns that it has: others can be told
                     self._in_copy(statement, view, accepted.own, columns_of)
                 raise
         try:
-            return self._read(cursor, accepted.over(answers)), answers
+            answer = self._read(cursor, accepted.over(answers))
+            # of a published view notes would name the columns and tables behind it
+            return answer if view.reads_views else replace(answer, notes=tuple(notes)), answers
         except (duckdb.BinderException, duckdb.CatalogException):
             self._bound(statement, view, accepted)
             raise

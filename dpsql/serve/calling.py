@@ -26,13 +26,15 @@ _LISTED = {
 """Columns of calls that always have the same."""
 
 
-def called(instance: Instance, database: str, view: View, call: Call, paid: list[Paid] | None = None) -> str:
-    """Answer a call with the text of a relation; ``paid`` gets what it has paid for.
+def called(
+    instance: Instance, database: str, view: View, call: Call, paid: list[Paid] | None = None, notes: list[str] | None = None
+) -> str:
+    """Answer a call with the text of a relation; ``paid`` gets what it has paid for, ``notes`` what is to be said beside it.
 
     The books are hers alone: entries and releases of others are left out, and budgets of tables that are not granted to her.
     """
     try:
-        return _hers(view, call, _run(instance, database, view, call, paid=paid))
+        return _hers(view, call, _run(instance, database, view, call, paid=paid, notes=notes))
     except (duckdb.BinderException, duckdb.CatalogException):  # of SQL that is dpsql's own, not the analyst's
         raise Refused("failed", UNFORESEEN) from None
 
@@ -57,11 +59,11 @@ def nothing(instance: Instance, database: str, view: View, call: Call) -> str:
 
 def _run(
     instance: Instance, database: str, view: View, call: Call, answered: Callable[[Context, Any], str] | None = None,
-    paid: list[Paid] | None = None,
+    paid: list[Paid] | None = None, notes: list[str] | None = None,
 ) -> str:
     return dispatch.run(
         instance, call.name, call.arguments, database=database, schema="main", progress=False, analyst=view.who,
-        answered=answered, paid=paid,
+        answered=answered, paid=paid, notes=notes,
     )
 
 

@@ -26,10 +26,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of Python values, as DuckDB's `fetchall` gives them, under typed columns."""
+    """Rows of Python values, as DuckDB's `fetchall` gives them, under typed columns; beside them lines on what they are made of."""
 
     columns: tuple[Column, ...]
     rows: Sequence[tuple[Any, ...]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

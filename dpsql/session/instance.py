@@ -224,6 +224,10 @@ class Attached(NamedTuple):
     encrypted: bool
 
 
+NOTES = "notes"
+"""Where a call's context has the list of what is said beside its answer, if the caller wants it."""
+
+
 @dataclass(frozen=True)
 class Context:
     """One call: its cursor, and the database and schema that unqualified names mean.

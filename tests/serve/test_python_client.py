@@ -66,6 +66,17 @@ def address(scheme: str, port: int) -> str:
     return f"{scheme}://alice@127.0.0.1:{port}{'/census' if scheme == 'mysql' else ''}"
 
 
+def test_what_is_said_beside_an_answer(house: SimpleNamespace, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each line once, on standard error; and nothing where the environment says so."""
+    text = "FROM dp_query('SELECT file::VARCHAR AS f, count(*) AS n FROM visits GROUP BY f', epsilon := 0.2)"
+    for switched, lines in (("on", 1), ("off", 0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DPSQL_PROGRESS", switched)
+            with dpsql.connect(f"mysql://alice@127.0.0.1:{house.doors['mysql'].port}/census", TOKENS["alice"]) as con:
+                assert con.sql(text).fetchall() == con.sql(text).fetchall() == []
+        assert capfd.readouterr().err.count("groups are private") == lines
+
+
 def test_the_functions_are_those_of_a_database_here(house: SimpleNamespace, con: dpsql.Served) -> None:
     answered = dpsql.query(con, AGGREGATE, epsilon=0.25)
     assert isinstance(answered, duckdb.DuckDBPyRelation) and answered.columns == ["ward", "n", "mean"]

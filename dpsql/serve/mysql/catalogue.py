@@ -85,6 +85,8 @@ class Session:
         The served database's name for clients.
     current : str
         Where names without a database are looked up.
+    notes : tuple of str
+        What is to be said beside the answer of the last question: SHOW WARNINGS lists it.
     """
 
     analyst: str
@@ -94,6 +96,7 @@ class Session:
     variables: Variables = field(default_factory=Variables)
     transaction: bool = False
     over: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def user(self) -> str:
@@ -204,7 +207,7 @@ class Catalogue:
 
     def _seen(self, session: Session) -> Shown:
         variables = session.variables.listed()
-        return Shown(self.database, session.current, session.analyst, session.connection, self.tables, variables)
+        return Shown(self.database, session.current, session.analyst, session.connection, self.tables, variables, session.notes)
 
     def _question(self, session: Session, rewritten: Read, parameters: Sequence[Any]) -> Answer | None:
         columns = _ODBC_COLUMNS.fullmatch(rewritten.text)
@@ -311,7 +314,7 @@ def _placed(tree: exp.Expression, session: Session, ctes: set[str], *, inside: b
 def _session_value(node: exp.Expression, session: Session) -> Any:
     """Return the value of a function or variable of the session; the node itself where it is none."""
     if isinstance(node, exp.SessionParameter):
-        return session.variables.get(node.name)
+        return len(session.notes) if node.name.lower() == "warning_count" else session.variables.get(node.name)
     if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase):
         return session.current
     if isinstance(node, exp.CurrentUser | exp.SessionUser):

@@ -187,14 +187,14 @@ def counted(value: bytes) -> bytes:
     return length(len(value)) + value
 
 
-def done(status: int) -> bytes:
-    """Return the packet that says that a command is done: no row was changed, there is no warning."""
-    return b"\0\0\0" + struct.pack("<HH", status, 0)
+def done(status: int, warnings: int = 0) -> bytes:
+    """Return the packet that says that a command is done: no row was changed."""
+    return b"\0\0\0" + struct.pack("<HH", status, warnings)
 
 
-def end(status: int) -> bytes:
+def end(status: int, warnings: int = 0) -> bytes:
     """Return the packet that ends columns or rows."""
-    return b"\xfe" + struct.pack("<HH", 0, status)
+    return b"\xfe" + struct.pack("<HH", warnings, status)
 
 
 def failed(fault: Fault) -> bytes:

@@ -19,7 +19,7 @@ _TABLE = rf"(?:(?P<of>{_NAME})\s*\.\s*)?(?P<table>{_NAME}){_FROM}"
 
 @dataclass(frozen=True)
 class Shown:
-    """What is looked at: the analyst's tables, where she is, and her session's variables."""
+    """What is looked at: the analyst's tables, where she is, her session's variables, and the notes on her last question."""
 
     database: str
     current: str
@@ -27,6 +27,7 @@ class Shown:
     connection: int
     tables: Sequence[Table]
     variables: Sequence[tuple[str, str]]
+    notes: Sequence[str] = ()
 
     def place(self, name: str | None) -> str:
         """Return the database of a name; the current one if it is None."""
@@ -164,6 +165,17 @@ def _processes(match: re.Match[str], seen: Shown) -> Question:
     return Answer(columns, [(seen.connection, seen.analyst, "", seen.current, "Query", 0, "", None)])
 
 
+def _notes(match: re.Match[str], seen: Shown) -> Question:
+    columns = (Column("Level", "VARCHAR"), Column("Code", "BIGINT"), Column("Message", "VARCHAR"))
+    first, most = (int(match[name]) if match[name] else None for name in ("offset", "most"))
+    listed = seen.notes[first or 0 :]
+    return Answer(columns, [("Note", _NOTE, line) for line in (listed if most is None else listed[:most])])
+
+
+def _number_of_notes(match: re.Match[str], seen: Shown) -> Question:
+    return Answer((Column("@@session.warning_count", "BIGINT"),), [(len(seen.notes),)])
+
+
 def _empty(*columns: str) -> Callable[[re.Match[str], Shown], Question]:
     """Return the answer of what is never there."""
     answer = Answer(tuple(Column(name, "BIGINT" if name == "Code" else "VARCHAR") for name in columns), [])
@@ -183,6 +195,8 @@ def _form(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE | re.DOTALL)
 
 
+_NOTE = 1105
+"""Of MySQL's codes the one that says nothing more."""
 _ENGINES = ("engines", "Engine", "Support", "Comment", "Transactions", "XA", "Savepoints")
 _CHARSETS = ("character_sets", "Charset=character_set_name", "Description", "Default collation=default_collate_name", "Maxlen")
 _COLLATIONS = (
@@ -204,8 +218,9 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], Shown], Question]]]
     (_form(r"SHOW(?: (?:GLOBAL|SESSION|LOCAL))? STATUS(?: (?:LIKE|WHERE) .+)?"), _empty("Variable_name", "Value")),
     (_form(r"SHOW GRANTS(?: FOR CURRENT_USER(?:\(\))?)?"), _grants),
     (_form(r"SHOW(?: FULL)? PROCESSLIST"), _processes),
-    (_form(r"SHOW (?:WARNINGS|ERRORS)(?: LIMIT [\d, ]+)?"), _empty("Level", "Code", "Message")),
-    (_form(r"SHOW COUNT\(\*\) WARNINGS"), _count("@@session.warning_count")),
+    (_form(r"SHOW WARNINGS(?: LIMIT (?:(?P<offset>\d+)\s*,\s*)?(?P<most>\d+))?"), _notes),
+    (_form(r"SHOW ERRORS(?: LIMIT [\d, ]+)?"), _empty("Level", "Code", "Message")),
+    (_form(r"SHOW COUNT\(\*\) WARNINGS"), _number_of_notes),
     (_form(r"SHOW COUNT\(\*\) ERRORS"), _count("@@session.error_count")),
     (_form(r"SHOW(?: STORAGE)? ENGINES"), _listing("Engine", _titled(*_ENGINES))),
     (_form(rf"SHOW (?:CHARACTER SET|CHARSET){_LIKE}"), _listing("Charset", _titled(*_CHARSETS))),

@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -147,6 +148,7 @@ class Talk:
                 return [packets.end(self._status)]
             case Command.RESET_CONNECTION:
                 self._statements.clear()
+                self._session.notes = ()
                 self._session.variables = Variables()
                 self._session.current, self._session.transaction = self._session.database, False
             case Command.PING:
@@ -166,19 +168,21 @@ class Talk:
         known = self._catalogue().answer(self._session, text, parameters) if dialect == "mysql" else None
         if known is not None:
             return known
+        self._session.notes = ()  # of the last question; what the catalogue answers leaves them there
         answer = self._room.ask(self._session.analyst, text, dialect, parameters)
+        self._session.notes = answer.notes
         most = self._session.variables.most_rows
-        return answer if most is None or len(answer.rows) <= most else Answer(answer.columns, answer.rows[:most])
+        return answer if most is None or len(answer.rows) <= most else replace(answer, rows=answer.rows[:most])
 
     def _rows(self, answer: Answer, *, binary: bool) -> Iterator[bytes]:
         if not answer.columns:
-            yield packets.done(self._status)
+            yield packets.done(self._status, len(answer.notes))
             return
         yield packets.length(len(answer.columns))
         yield from map(definition, answer.columns)
         yield packets.end(self._status)
         yield from rows(answer.columns, answer.rows, binary=binary)
-        yield packets.end(self._status)
+        yield packets.end(self._status, len(answer.notes))
 
     def _prepare(self, text: str) -> list[bytes]:
         places = 0

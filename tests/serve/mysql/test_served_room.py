@@ -45,6 +45,38 @@ def test_an_answer_is_the_rooms(house, raw):
     assert house.charges() == charged
 
 
+def test_notes_are_warnings(house, raw):
+    """What the custodian's shell says beside an answer is her own connection's list of warnings."""
+    text = "SELECT CAST(file AS CHAR) AS f, COUNT(*) AS n FROM visits GROUP BY CAST(file AS CHAR)"
+    assert raw.query(text) == [] and raw.warnings > 0
+    notes = [texts(row) for row in raw.query("SHOW WARNINGS")]
+    assert len(notes) == house.room.ask("alice", text, "mysql").notes.__len__() and all(note[:2] == ["Note", "1105"] for note in notes)
+    [private] = [note[2] for note in notes if "groups are private" in note[2]]
+    assert re.search(r"fewer than about \d+ units \(patient\) is missing", private)
+    assert [texts(row) for row in raw.query("SHOW COUNT(*) WARNINGS")] == [texts(row) for row in raw.query("SELECT @@warning_count")] == [[str(len(notes))]]
+    assert [texts(row) for row in raw.query("SHOW WARNINGS LIMIT 1, 5")] == notes[1:] and [texts(row) for row in raw.query("show warnings limit 1")] == notes[:1]
+    # again from what is bought, by a prepared statement, and no more than that to anybody else
+    number, *_ = raw.prepare(text)
+    assert raw.execute(number) == [] and [texts(row) for row in raw.query("SHOW WARNINGS")] == notes
+    with Raw(house.port) as other:
+        assert other.login("bob", token=TOKENS["bob"], flags=FLAGS, database="census")[0] == 0
+        assert other.query("SHOW WARNINGS") == []
+    # the next question has its own, also where it is refused
+    assert raw.query("SELECT COUNT(*) FROM nothing")[0] != 0 and raw.query("SHOW WARNINGS") == []
+    assert len(raw.query("SELECT beds FROM wards")) == 3 and raw.warnings == 0 and raw.query("SHOW WARNINGS") == []
+
+
+def test_notes_say_nothing_of_other_peoples_questions(house, raw):
+    """How many rows are kept is known once somebody has bought it; and a published view shows nothing of what it is made of."""
+    raw.query("SELECT COUNT(*) AS n, SUM(cost) AS total FROM visits WHERE ward = 'B'")
+    before = [texts(row)[2] for row in raw.query("SHOW WARNINGS")]
+    house.con.execute("CALL dp_contributions('visits', epsilon := 5)")
+    assert house.con.execute("SELECT count(*) FROM dp_releases() WHERE operation = 'contributions'").fetchall() == [(1,)]
+    raw.query("SELECT COUNT(*) AS n, SUM(cost) AS total FROM visits WHERE ward = 'A'")
+    assert before == [texts(row)[2] for row in raw.query("SHOW WARNINGS")] and "rows of each patient are kept" in before[0]
+    assert raw.query("SELECT ward, COUNT(*) AS n FROM over_visits GROUP BY ward") and raw.warnings == 0 and raw.query("SHOW WARNINGS") == []
+
+
 def test_names_that_are_hidden_are_as_names_that_are_not_there(raw):
     said = {raw.query(f"SELECT COUNT(*) FROM {name}")[1].replace(name, "it") for name in ("payroll", "raw_notes", "nothing")}
     assert len(said) == 1
