@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 
 from dpsql.errors import ArgumentError, DpsqlError
-from dpsql.running import saying
 
 if TYPE_CHECKING:  # loaded when they are needed: whoever works on a database of this process does not wait for them
     from dpsql.client.place import Place
@@ -59,8 +58,12 @@ class Served:
             text = filled(text, params)
         self._answers += 1
         name = f"answer_{self._answers}"
-        for line in self._road.fetch(text, self.here, name):
-            saying.say(line, self._told, wanted=None)
+        notes = self._road.fetch(text, self.here, name)
+        if notes:
+            from dpsql.running import saying  # loaded when something is said
+
+            for line in notes:
+                saying.say(line, self._told, wanted=None)
         return self.here.table(name)
 
     def call(self, name: str, given: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
