@@ -17,8 +17,9 @@ import duckdb
 from sqlglot import exp
 
 from dpsql.errors import DpsqlError
+from dpsql.queries.combinations import Combinations
 from dpsql.queries.grains import searched
-from dpsql.queries.keys import Combinations, Groups, KeyValues, NotListed, Universes
+from dpsql.queries.keys import Groups, KeyValues, NotListed, Universes
 from dpsql.queries.naming import plain
 from dpsql.queries.universes import MOST_VALUES
 

@@ -20,6 +20,7 @@ from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
 from dpsql.queries.bounds import Known, extent, narrowed
+from dpsql.queries.combinations import Combinations, Listed
 from dpsql.queries.declared import range_of_type
 from dpsql.queries.grains import grain_of, grain_of_part, may_be_null, searched
 from dpsql.queries.naming import canonical
@@ -35,7 +36,7 @@ from dpsql.source.total import is_total
 from dpsql.text.names import fold
 
 Universes = Callable[[exp.Column], Universe | None]
-_ALIAS, _PUBLIC = "__dp_g", "__dp_p"
+_ALIAS = "__dp_g"
 _BOOLEAN = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
     exp.ILike,
@@ -75,14 +76,6 @@ class Groups:
 
     def __bool__(self) -> bool:
         return not self.reason
-
-
-@dataclass(frozen=True)
-class Combinations:
-    """Values that columns have together: the columns, in one form, and the texts of their values, None for NULL."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | None, ...], ...]
 
 
 class NotListed(Exception):
@@ -333,17 +326,16 @@ class KeyValues:
             # a column that is listed as a part of a key has no atom of its own to compare
             if len(atoms) < len(table.columns) or any(atom.sql_type == "TIMESTAMP" for atom in atoms):
                 continue
-            rows = ", ".join(f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in table.rows)
-            rows = rows or f"({', '.join('NULL' for _ in atoms)})"
-            named = ", ".join(quoted(f"c{i}") for i in range(len(atoms)))
-            same = " AND ".join(
-                f"TRY_CAST({quoted(_PUBLIC, f'c{i}')} AS {atom.sql_type}) IS NOT DISTINCT FROM {quoted(_ALIAS, atom.name)}"
-                for i, atom in enumerate(atoms)
-            )
-            none = "" if table.rows else " AND false"
-            text = f"EXISTS (SELECT 1 FROM (VALUES {rows}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
-            out.append((frozenset(atom.name for atom in atoms), text))
+            pairs = zip(atoms, table.columns, strict=True)
+            text = table.condition([Listed(quoted(_ALIAS, a.name), a.sql_type, self._declared(name)) for a, name in pairs])
+            if text is not None:
+                out.append((frozenset(atom.name for atom in atoms), text))
         return out
+
+    def _declared(self, column: str) -> frozenset[str] | None:
+        """Return the values of a column in whose list `OTHER_LABEL` stands for all others; None of other columns."""
+        universe = self.universes[column]
+        return frozenset(universe.values or ()) if universe.other else None
 
     def _has_other(self, key: exp.Expression) -> bool:
         """Whether rows of a key whose value is not listed are the group `OTHER_LABEL`: a text of a column that has other values."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
-from dpsql.queries.keys import Combinations
+from dpsql.queries.combinations import Combinations
 from dpsql.queries.leaves import Facts
 from dpsql.queries.lineage import Lineage
 from dpsql.queries.naming import canonical
@@ -20,6 +20,8 @@ from dpsql.source.parse import render
 from dpsql.text.names import fold
 from dpsql.text.relation import identifier
 
+_READ = (("CAST", " AS VARCHAR"), ("system.main.typeof", ""))
+"""What is read of columns: the texts of their values, then their types."""
 MOST = 2_000
 """Combinations of a public table that are looked at."""
 
@@ -41,53 +43,57 @@ class Together:
     lineage: Lineage
 
     def values(self, select: exp.Select, keys: Sequence[exp.Expression]) -> list[Combinations]:
-        """Return, for each public table that is joined by INNER JOIN, the values that columns of keys have in its rows.
+        """Return, for each public table that is joined, the values that columns of keys have in its rows.
 
-        These are its own columns, and those of others that its own must equal. Conditions of WHERE on its columns alone hold.
+        These are its own columns, and those of others that its own must equal. Conditions of WHERE on its columns alone hold. Of a
+        LEFT JOIN the table's columns are NULL together as well, and what its ON says holds of the other rows.
         """
         columns = {canonical(column): column for key in keys for column in key.find_all(exp.Column)}
         joins = select.args.get("joins") or []
-        # an outer join has rows that are in no public table's list
-        if not joins or any(join.side or join.method or join.kind not in ("", "INNER", "CROSS") for join in joins):
+        kinds = {"": ("", "INNER", "CROSS"), "LEFT": ("", "OUTER")}
+        # other outer joins have rows that are in no public table's list
+        if not joins or any(join.method or join.kind not in kinds.get(join.side, ()) for join in joins):
             return []
         start = select.args.get("from_") or select.args.get("from")
         where = select.args.get("where")
         conditions = conjuncts(where.this) if where is not None else []
         # ON and USING say which columns are equal, as WHERE does
         for join in joins:
-            conditions += conjuncts(join.args["on"]) if join.args.get("on") is not None else []
-            for name in join.args.get("using") or []:
-                own = exp.column(name.name, table=join.this.alias_or_name, quoted=True)
-                conditions.append(exp.EQ(this=exp.column(name.name, quoted=True), expression=own))
+            conditions += _matched(join) if not join.side else []
         combinations = []
-        for node in [start.this, *(join.this for join in joins)] if start is not None else []:
+        for join in [None, *joins] if start is not None else []:
+            node = start.this if join is None else join.this
             named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not self._is_cte(node)
             if named or isinstance(node, exp.Values):
-                combinations += self._of(node, columns, conditions)
+                combinations += self._of(node, columns, conditions, join if join is not None and join.side else None)
         return combinations
 
     def _is_cte(self, node: exp.Table) -> bool:
         return len(node.parts) == 1 and fold(node.name) in self.lineage._ctes
 
     def _of(
-        self, node: exp.Table | exp.Values, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression]
+        self, node: exp.Table | exp.Values, columns: dict[str, exp.Column], conditions: Sequence[exp.Expression],
+        outer: exp.Join | None,
     ) -> list[Combinations]:
-        """Return the values of one table, if it is public and there is something to be known."""
+        """Return the values of one table, if it is public and there is something to be known; ``outer``: of a LEFT JOIN."""
         if isinstance(node, exp.Table) and self.facts(node).protected:
             return []
         own = {text: name for text, column in columns.items() if (name := self._own(node, column))}
-        # a key that is set equal to a column of the table has that column's values
-        for condition in conditions:
-            if isinstance(condition, exp.EQ):
-                for side, operand in ((condition.this, condition.expression), (condition.expression, condition.this)):
-                    name = self._own(node, side)
-                    if name and isinstance(operand, exp.Column):
-                        own |= {text: name for text, column in columns.items() if self._same(column, operand)}
-        rows = [text for condition in conditions if (text := self._condition(node, condition))]
-        # one column without a condition says no more than its own list
-        if len(own) + bool(rows) < 2 or not own:
+        absent = tuple(own) if outer is not None else ()
+        # a key that is set equal to a column of the table has that column's values; of a LEFT JOIN, where a row is met
+        of_join = _matched(outer) if outer is not None else []
+        of_rows = [*conditions, *of_join]
+        equal = {id(condition): self._equals(node, condition, columns) for condition in of_rows}
+        for names in equal.values():
+            own |= names
+        rows = [text for condition in of_rows if (text := self._condition(node, condition))]
+        complete = all(equal[id(one)] or self._condition(node, one) for one in of_join)
+        # one column without a condition says no more than its own list; without one of its own it may be missing
+        if len(own) + bool(rows) < 2 or (outer is not None and not absent) or not own:
             return []
-        listed = ", ".join(f"CAST({identifier(name)} AS VARCHAR)" for name in own.values())
+        # a row that meets another one has no NULL where they are equal
+        rows += [f"{identifier('__dp_p', name)} IS NOT NULL" for name in dict.fromkeys(self._equal(node, of_rows))]
+        listed = ", ".join(f"{text}({identifier(name)}{more})" for text, more in _READ for name in own.values())
         kept = f" WHERE {' AND '.join(rows)}" if rows else ""
         try:
             rows_read = self.cursor.execute(
@@ -95,7 +101,27 @@ class Together:
             ).fetchall()
         except duckdb.Error:  # of a condition: what is wrong with it is said where it is checked
             return []
-        return [Combinations(tuple(own), tuple(rows_read))] if len(rows_read) <= MOST else []
+        types = rows_read[0][len(own) :] if rows_read else ()
+        values = tuple(row[: len(own)] for row in rows_read)
+        return [Combinations(tuple(own), values, types, absent, complete)] if len(rows_read) <= MOST else []
+
+    def _equals(
+        self, node: exp.Table | exp.Values, condition: exp.Expression, columns: dict[str, exp.Column]
+    ) -> dict[str, str]:
+        """Return the keys that a condition sets equal to columns of a table, with the names of these."""
+        if not isinstance(condition, exp.EQ):
+            return {}
+        equal: dict[str, str] = {}
+        for side, operand in ((condition.this, condition.expression), (condition.expression, condition.this)):
+            name = self._own(node, side)
+            if name and isinstance(operand, exp.Column) and not self._own(node, operand):
+                equal |= {text: name for text, column in columns.items() if self._same(column, operand)}
+        return equal
+
+    def _equal(self, node: exp.Table | exp.Values, conditions: Sequence[exp.Expression]) -> list[str]:
+        """Return the columns of a table that equal something."""
+        same = [condition for condition in conditions if isinstance(condition, exp.EQ)]
+        return [name for one in same for side in (one.this, one.expression) if (name := self._own(node, side))]
 
     def _rows(self, node: exp.Table | exp.Values) -> str:
         """Return what stands after FROM for all rows of a public relation."""
@@ -112,6 +138,11 @@ class Together:
         qualified = len(column.parts) > 1
         if qualified:
             return column.name if fold(column.table) == fold(node.alias_or_name) else None
+        join = node.parent
+        # a column that USING has made one is the other side's where this one may be missing
+        shared = join.args.get("using") or [] if isinstance(join, exp.Join) and join.side else []
+        if any(fold(column.name) == fold(name.name) for name in shared):
+            return None
         origin = self.lineage.origin(column)
         return column.name if origin and all(part.relation is node for part in origin) else None
 
@@ -135,3 +166,12 @@ class Together:
         for column in list(tree.find_all(exp.Column)):
             column.replace(exp.column(column.name, table="__dp_p", quoted=True))
         return render(tree)
+
+
+def _matched(join: exp.Join) -> list[exp.Expression]:
+    """Return the conditions that hold of rows that a join has put together."""
+    conditions = conjuncts(join.args["on"]) if join.args.get("on") is not None else []
+    for name in join.args.get("using") or []:
+        own = exp.column(name.name, table=join.this.alias_or_name, quoted=True)
+        conditions.append(exp.EQ(this=exp.column(name.name, quoted=True), expression=own))
+    return conditions
