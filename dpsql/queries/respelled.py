@@ -39,6 +39,8 @@ def respelled(
     kinds = _kinds(tree, type_of)
 
     def other(node: exp.Expression) -> exp.Expression | None:
+        if isinstance(node, exp.In) and (rows := _rows(node)):
+            return exp.In(this=node.this, expressions=rows)
         truncated = _other(node)
         if truncated is None:
             return truncation(node, kinds)
@@ -93,6 +95,13 @@ def _kinds(tree: exp.Expression, type_of: Callable[[exp.Table, str], str | None]
         return next((kind for kind in ("DATE", "TIMESTAMP") if types == {kind}), None)
 
     return kind_of
+
+
+def _rows(node: exp.In) -> list[exp.Expression]:
+    """Return the values of ``x IN (VALUES (1), (2))``; nothing of other lists."""
+    [values] = node.expressions if len(node.expressions) == 1 else [None]
+    rows = [row.expressions for row in values.expressions] if isinstance(values, exp.Values) else []
+    return [row[0] for row in rows] if all(len(row) == 1 for row in rows) else []
 
 
 def _other(node: exp.Expression) -> exp.Expression | None:

@@ -59,3 +59,12 @@ class StrictDuckDB(DuckDB):
         NO_PAREN_FUNCTION_PARSERS = {
             k: v for k, v in DuckDB.Parser.NO_PAREN_FUNCTION_PARSERS.items() if k == "CASE"
         }
+
+    class Generator(DuckDB.Generator):
+        """Generator that leaves a comma before a list of constants, where sqlglot's writes JOIN ... ON TRUE."""
+
+        def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
+            """Return the text of a join."""
+            if isinstance(expression.this, exp.Unnest) and not any(v for name, v in expression.args.items() if name != "this"):
+                return f", {self.sql(expression, 'this')}"
+            return str(super().join_sql(expression, join_op))

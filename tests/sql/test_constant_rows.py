@@ -42,6 +42,10 @@ SAME = [
     "SELECT i, count(t.p) AS n FROM generate_series(50, 70, 5) r(i) LEFT JOIN t ON age = i GROUP BY 1",
     "SELECT u, count(*) AS n FROM unnest([3, 5]) AS r(u) JOIN t ON age = u GROUP BY 1",
     "SELECT u, count(*) AS n FROM unnest(range(2, 5)) AS r(u) JOIN t ON age = u GROUP BY 1",
+    "SELECT u, count(*) AS n FROM t, unnest([3, 5]) AS r(u) WHERE age = u GROUP BY 1",
+    "SELECT r.u, w, count(*) AS n FROM t, unnest([3, 5]) AS r(u), unnest(['f', 'm']) AS q(w) WHERE age = r.u AND s = w GROUP BY 1, 2",
+    "SELECT count(*) AS n FROM t WHERE age IN (VALUES (1), (2), (70))",
+    "SELECT count(*) AS n FROM t WHERE s = 'f' AND age NOT IN (VALUES (1), (2 + 1), (-2))",
     "WITH b AS (SELECT i AS lo, i + 10 AS hi FROM range(0, 60, 10) r(i)) SELECT lo, count(*) AS n FROM t JOIN b ON age >= lo AND age < hi GROUP BY 1",
     "WITH m AS (SELECT unnest(generate_series(DATE '2024-01-01', DATE '2024-07-01', INTERVAL 1 MONTH))::DATE AS m) "
     "SELECT m, count(t.p) AS n FROM m LEFT JOIN t ON day >= m AND day < m + INTERVAL 1 MONTH GROUP BY 1",
