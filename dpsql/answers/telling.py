@@ -183,8 +183,8 @@ def say(context: Context, line: str) -> None:
     notes, instance = context.known.get(NOTES), context.instance
     if notes is None:
         saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
-    elif line not in notes:
-        notes.append(line)
+    elif (shown := saying.printable(line)) not in notes:
+        notes.append(shown)
 
 
 def in_utc(read: Read, facts: Facts) -> str | None:

@@ -16,6 +16,17 @@ def heard(wanted: bool | None) -> bool:
     return wanted if wanted is not None else switch(os.environ.get(VARIABLE)) is not False
 
 
+def printable(line: str) -> str:
+    r"""Return a line without what a terminal would obey: names may hold anything.
+
+    Examples
+    --------
+    >>> printable("at most 5 rows of each \x1b[31mperson\n")
+    'at most 5 rows of each  [31mperson '
+    """
+    return "".join(character if character.isprintable() else " " for character in line)
+
+
 def say(line: str, told: dict[str, Any], *, wanted: bool | None, through: Callable[[str], None] | None = None) -> None:
     """Say a line that was not said before.
 
@@ -30,6 +41,7 @@ def say(line: str, told: dict[str, Any], *, wanted: bool | None, through: Callab
     through : function, optional
         What says it instead: the log of a client.
     """
+    line = printable(line)
     key = f"said {line}"
     if key in told or not heard(wanted):
         return

@@ -72,6 +72,14 @@ def test_groups_conditions_and_quotients(con):
     assert all(row[3] == pytest.approx(2500, rel=0.3) for row in rows[:3]) and abs(rows[3][3]) < 2000
 
 
+@pytest.mark.parametrize("beside", ["sum(rating)", "avg(rating), count(*)", "median(rating)", "stddev(rating), mode(state)", "corr(rating, rating)"])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 3, 100])
+def test_beside_other_aggregates_at_any_price(con, beside, epsilon):
+    """A sum at a low price has more noise on its finest grid than can be drawn: it is planned on a coarser one."""
+    planned = con.execute(f"FROM dp_plan('SELECT count(DISTINCT state), {beside} FROM calls', epsilon := {epsilon})").fetchall()
+    assert len(planned) == 1
+
+
 def test_where_noise_is_smaller_than_the_list_a_number_is_measured(con):
     con.execute("FROM dp_query('SELECT count(DISTINCT code) FROM calls', epsilon := 300, release := 'exactly')")
     [line] = [words for about, words in con.execute("FROM dp_explain('exactly')").fetchall() if about == "noise"]

@@ -320,7 +320,11 @@ class Planning(Asking):
         grouped = bool(self.asked.keys)
         price = calibrate_blocks(
             mechanism=self.call.call.mechanism,
-            sensitivities=[pair for measure in measures for pair in self._sensitivity(measure, bounding, grouped=grouped)],
+            # in whole rows: on their own grids sums of little price are beyond what the sampler draws
+            sensitivities=[
+                pair for measure in measures
+                for pair in self._sensitivity(choosing.with_grid(measure, 1), bounding, grouped=grouped)
+            ],
             weights=weights, epsilon=self.parameters["epsilon"],
             delta=release_delta(self.protected, self.call.call.delta, self.call.call.mechanism),
             accountant=self.protected.protection.budget.accountant,
