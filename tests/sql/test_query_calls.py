@@ -125,6 +125,20 @@ def test_counts_are_summed_from_a_bought_table(con: duckdb.DuckDBPyConnection) -
     assert len(releases(con)) == 2
 
 
+def test_asked_again_a_call_gives_what_it_bought_whatever_was_bought_and_declared_since(con: duckdb.DuckDBPyConnection) -> None:
+    """Also where its number stands in the text of another question, which would be a new one with another number."""
+    mean, above = "SELECT avg(cost) AS mean FROM visits", "SELECT count(*) AS n FROM visits WHERE cost > (SELECT avg(cost) FROM visits)"
+    first = [ask(con, mean, "epsilon := 0.5"), ask(con, above, "epsilon := 1, adaptive := true")]
+    better = ask(con, "SELECT avg(cost) AS mean, count(*) AS n FROM visits", "epsilon := 50")
+    assert len({first[0][0][0], better[0][0]}) == 2
+    con.execute("CALL dp_declare('visits', 'cost', lower := 0, upper := 120, nullable := false)")  # what was remembered is forgotten
+    sold = releases(con)
+    assert [ask(con, mean, "epsilon := 0.5"), ask(con, above, "epsilon := 1, adaptive := true")] == first
+    # at another epsilon, or at none, the most accurate one answers
+    assert ask(con, mean, "epsilon := 2")[0][0] == ask(con, mean, "")[0][0] == better[0][0]
+    assert releases(con) == sold
+
+
 def test_several_cores_share_the_loss(con: duckdb.DuckDBPyConnection) -> None:
     text = "SELECT 'all' AS w, count(*) FROM visits UNION ALL SELECT ward, count(*) FROM visits WHERE age > 9 GROUP BY ward"
     before = con.execute("SELECT epsilon_spent FROM dp_budget()").fetchall()[0][0]
