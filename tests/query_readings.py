@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -23,6 +23,7 @@ from dpsql.measure import query as reading
 from dpsql.measure.leaves import UnitRows
 from dpsql.measure.picking import Held
 from dpsql.measure.query import Before, Counted
+from dpsql.measure.statement import Statement
 from dpsql.mechanisms.ranked import NO_ROWS, Ranked
 from dpsql.mechanisms.ranked import sensitivity as penalty_sensitivity
 from dpsql.noise import discrete
@@ -216,6 +217,43 @@ def ask(con: duckdb.DuckDBPyConnection, sql: str, more: str = "", epsilon: float
     quoted = sql.replace("'", "''")
     given = more if "epsilon" in more else f"epsilon := {epsilon}{', ' if more else ''}{more}"
     return con.execute(f"FROM dp_query('{quoted}', {given})").fetchall()
+
+
+def fixed(counts: np.ndarray, mechanism: str, scale: object) -> np.ndarray:
+    """Noise that is the same each time."""
+    del mechanism, scale
+    return np.asarray(counts + np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 5)
+
+
+def read_questions(
+    patch: pytest.MonkeyPatch, left_out: str | None, questions: Sequence[tuple[str, str]], earlier: Readings | None = None,
+    declaring: str | None = None,
+) -> Readings:
+    """Return what is read for questions, each with its options, of the table without a unit; ``declaring``: a statement before them."""
+    con = database(left_out)
+    if declaring is not None:
+        con.execute(declaring)
+    with replayed(patch, earlier=earlier) as seen:
+        patch.setattr(discrete, "add_noise", fixed)
+        for sql, more in questions:
+            ask(con, sql, more)
+    con.close()
+    return seen
+
+
+def moved(patch: pytest.MonkeyPatch, faults: Mapping[str, Callable[..., object]], sql: str, more: str) -> tuple[QueryPlan, float]:
+    """Return the most that the extreme unit moves a counter, as a share of what is claimed, where methods of `Statement` are others."""
+    readings = []
+    for left_out in (None, "extreme"):
+        con = database(left_out)
+        with patch.context() as inside, replayed(inside) as seen:
+            for name, fault in faults.items():
+                inside.setattr(Statement, name, fault)
+            ask(con, sql, more)
+        con.close()
+        readings.append(seen.last())
+    (plan, one), (_, other) = readings
+    return plan, max(max(pair) for pair in excess(plan, one, other))
 
 
 def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_remove") -> list[tuple[float, float]]:

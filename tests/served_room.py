@@ -15,6 +15,7 @@ from dpsql import udfs
 from dpsql.serve.ask import Ask
 from dpsql.serve.limits import Limits
 from dpsql.serve.passed import Refused
+from dpsql.session.settings import sound_plans
 
 SENTINEL = 987654321
 """Stands in every row that no analyst may see, and in labels, views and macros about them."""
@@ -84,6 +85,7 @@ class Served:
             "CALL dp_declare('visits', 'cost', lower := 0, upper := 1000, nullable := false);"
             "CALL dp_declare('visits', 'day', lower := '2024-01-01', upper := '2024-12-31', nullable := false);"
         )
+        sound_plans(self.con)  # as a server does: the first reading would, and be a change of the database's settings
         self.room = self.with_limits(Limits())
 
     def with_limits(self, limits: Limits) -> Ask:

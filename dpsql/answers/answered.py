@@ -302,7 +302,7 @@ def listed_texts(estimates: Estimates, aggregate: Wanted, counters: np.ndarray, 
     if aggregate.function == "mode":
         return [None if i < 0 else measure.values[i] for i in listed.mode(measure, counters)]
     numbers = listed.histogram(measure, counters)
-    deviation = estimates.deviation(estimates.query.blocks_of(place).start)
+    deviation = estimates.deviation_of(place)
     if aggregate.function in DISTINCT:
         of_values = listed.of_present(DISTINCT[aggregate.function], measure, counters, deviation, estimates.mechanism)
         return cell_texts(of_values, sql_type)

@@ -19,7 +19,7 @@ from dpsql.source.model import fold
 from dpsql.text import readable
 
 _COUNTS = frozenset({"count", "count_units"})
-_MEANS = QUANTILES | {"avg"}
+_NUMBERS = QUANTILES | {"avg", "count_distinct"}
 _CONFIDENCE = 0.95
 _HIDDEN = 0.5
 """Of the distance of an argument's bounds: where an interval is wider, the noise hides the number."""
@@ -31,8 +31,8 @@ def doubts(read: Read, parts: Sequence[Sequence[Part]]) -> list[str]:
     order, each = _of_order(read, parts), [part for row in parts for part in row]
     chosen = read.call.groups == "private" or read.call.min_units is not None  # they are private as it was asked
     groups = [] if chosen else [line for part in each for line in _of_private(part)]
-    means = [] if read.call.confidence is not None else [line for part in each for line in _of_means(part)]
-    return [*([] if order is None else [order]), *dict.fromkeys([*groups, *means])]
+    numbers = [] if read.call.confidence is not None else [line for part in each for line in _of_numbers(part)]
+    return [*([] if order is None else [order]), *dict.fromkeys([*groups, *numbers])]
 
 
 def _of_private(part: Part) -> list[str]:
@@ -46,7 +46,7 @@ def _of_private(part: Part) -> list[str]:
     return [f"{why}: one of fewer than about {needed} is missing as a rule"]
 
 
-def _of_means(part: Part) -> list[str]:
+def _of_numbers(part: Part) -> list[str]:
     """Return in how many groups the noise hides a mean, a quantile or a number of distinct values."""
     query, estimates = part.held.plan.query, part.held.estimates
     count = len(part.held.numbers.groups)
@@ -54,7 +54,7 @@ def _of_means(part: Part) -> list[str]:
         return []
     lines = []
     for wanted, asked in zip(translated(part.asked, part.held.question), part.asked.wanted, strict=True):
-        if wanted.function not in _MEANS and wanted.function != "count_distinct":
+        if wanted.function not in _NUMBERS:
             continue
         ends = estimates.interval(wanted, _CONFIDENCE)
         hidden = 0 if ends is None else int(_hides(query.measures[estimates.find(wanted)[0]], *ends).sum())

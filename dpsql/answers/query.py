@@ -41,8 +41,6 @@ def query(context: Context, call: QueryCall) -> str:
     """
     there = remembered.recall(context, call)
     if there is not None:
-        for line in remembered.notes_of(context, call):
-            telling.say(context, line)
         return there
     uses.whole(context, call.epsilon)
     with Progress("dp_query", show=context.progress) as progress:

@@ -75,6 +75,9 @@ def recall(context: Context, call: QueryCall | BuyingCall) -> str | None:
         return None
     answers.pop(key, None)
     answers[key] = answer  # the newest now
+    notes: list[str] | None = context.known.get(NOTES)
+    if notes is not None:
+        notes += [line for line in answer.notes if line not in notes]
     return answer.text
 
 
@@ -122,12 +125,6 @@ def remember(
     answers[_key(context, call)] = _Answer(text, named, bought, read, tuple(context.known.get(NOTES, ())))
     while len(answers) > MOST:
         answers.popitem(last=False)
-
-
-def notes_of(context: Context, call: QueryCall | BuyingCall) -> tuple[str, ...]:
-    """Return what was noted beside an answer that is remembered, for whoever takes notes."""
-    answer = _answers(context).get(_key(context, call)) if NOTES in context.known else None
-    return () if answer is None else answer.notes
 
 
 def releases_of(instance: Instance, text: str) -> list[str]:

@@ -19,6 +19,7 @@ from dpsql.running import saying
 from dpsql.session.instance import NOTES, Context
 from dpsql.source.model import fold
 from dpsql.text import readable
+from dpsql.text.names import printable
 from dpsql.text.relation import literal
 
 Stated = tuple[QueryPlan, Sequence[str]]
@@ -183,7 +184,7 @@ def say(context: Context, line: str) -> None:
     notes, instance = context.known.get(NOTES), context.instance
     if notes is None:
         saying.say(line, instance.remembered, wanted=context.progress, through=instance.say)
-    elif (shown := saying.printable(line)) not in notes:
+    elif (shown := printable(line)) not in notes:
         notes.append(shown)
 
 

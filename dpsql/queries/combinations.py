@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.source.model import literal, quoted
 
@@ -64,7 +65,8 @@ class Combinations:
             One for each column.
         """
         # '01' is equal to the number 1: texts and numbers are compared as numbers
-        if any(_is_text(column.sql_type) != _is_text(kind) for column, kind in zip(listed, self.types, strict=False)):
+        pairs = zip((column.sql_type for column in listed), self.types, strict=False)
+        if any(len({sqltypes.parse(kind).family in ("text", "enum") for kind in pair}) > 1 for pair in pairs):
             return None
         every = range(len(listed))
         met = self._met(listed, every)
@@ -91,7 +93,3 @@ class Combinations:
         given = ", ".join(dict.fromkeys(rows)) or f"({', '.join('NULL' for _ in places)})"
         none = "" if rows else " AND false"
         return f"EXISTS (SELECT 1 FROM (VALUES {given}) AS {quoted(_PUBLIC)}({named}) WHERE {same}{none})"  # noqa: S608 -- quoted
-
-
-def _is_text(sql_type: str) -> bool:
-    return sql_type == "VARCHAR" or sql_type.startswith("ENUM(")

@@ -63,6 +63,10 @@ class Estimates:
         """Return the standard deviation of the noise of a block, as it was drawn."""
         return self.scales[block] * (math.sqrt(2) if self.mechanism == "laplace" else 1.0)
 
+    def deviation_of(self, place: int) -> float:
+        """Return that of a measure that has one block."""
+        return self.deviation(self.query.blocks_of(place).start)
+
     def block(self, place: int) -> FloatArray:
         """Return the counters of a measure that has one block."""
         return np.asarray(self.blocks[self.query.blocks_of(place).start], dtype=np.float64)
@@ -145,8 +149,7 @@ class Estimates:
         if aggregate.function == "count_units":
             return np.rint(self.block(place)[..., 0])
         if aggregate.function == "count_distinct" and measure.kind == "values":
-            deviation = self.deviation(self.query.blocks_of(place).start)
-            there = listed.present(measure, self.block(place), deviation, self.mechanism)
+            there = listed.present(measure, self.block(place), self.deviation_of(place), self.mechanism)
             return np.asarray(there.sum(axis=-1), np.float64)
         if aggregate.function == "count_distinct":
             return np.clip(np.rint(self.block(place)[..., 0]), 0, measure.variables[0].upper)
@@ -164,7 +167,7 @@ class Estimates:
         place = self.find(aggregate)[0]
         measure = self.query.measures[place]
         if aggregate.function == "count_distinct" and measure.kind == "values":
-            return listed.interval(measure, self.block(place), self.deviation(self.query.blocks_of(place).start), times)
+            return listed.interval(measure, self.block(place), self.deviation_of(place), times)
         if aggregate.function in ("count_units", "count_distinct"):
             most = math.inf if aggregate.function == "count_units" else measure.variables[0].upper
             return _whole(certain.linear(self.block(place)[..., 0], self.linear_deviation(aggregate), times), most)
@@ -254,10 +257,7 @@ class Estimates:
         if aggregate.function == "sum" and self.query.measures[self.find(aggregate)[0]].variables[0].lower < 0:
             return value
         least = self.linear_deviation(aggregate)
-        if aggregate.function == "count_distinct" and not least:
-            return np.maximum(value, 1.0)
-        whole = aggregate.function != "sum" and least > 0
-        return np.maximum(value, max(least, 1.0) if whole else least) if least else value
+        return np.maximum(value, least if aggregate.function == "sum" else max(least, 1.0))
 
     def crowded(self, aggregate: Wanted) -> BoolArray | None:
         """Return which groups have so many rows beyond a quantile that draws tell how exact it is; None of other aggregates."""
@@ -273,7 +273,7 @@ class Estimates:
         estimates, variances = [], []
         for place in self.find(aggregate):
             measure = self.query.measures[place]
-            noise = self.deviation(self.query.blocks_of(place).start) / measure.grid
+            noise = self.deviation_of(place) / measure.grid
             cells = self.block(place) / measure.grid
             kept = cells[..., :-1] if aggregate.there is not None and measure.nulls else cells
             estimates.append(kept.sum(axis=-1))
@@ -283,7 +283,7 @@ class Estimates:
     def moments(self, place: int) -> sums.Moments:
         """Return what a vector of sums says."""
         if place not in self._moments:
-            deviation = self.deviation(self.query.blocks_of(place).start)
+            deviation = self.deviation_of(place)
             self._moments[place] = sums.moments(self.query.measures[place], self.block(place), deviation)
         return self._moments[place]
 

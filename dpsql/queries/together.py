@@ -82,17 +82,22 @@ class Together:
         absent = tuple(own) if outer is not None else ()
         # a key that is set equal to a column of the table has that column's values; of a LEFT JOIN, where a row is met
         of_join = _matched(outer) if outer is not None else []
-        of_rows = [*conditions, *of_join]
-        equal = {id(condition): self._equals(node, condition, columns) for condition in of_rows}
-        for names in equal.values():
-            own |= names
-        rows = [text for condition in of_rows if (text := self._condition(node, condition))]
-        complete = all(equal[id(one)] or self._condition(node, one) for one in of_join)
+        rows: list[str] = []
+        equal: dict[str, None] = {}
+        complete = True
+        for place, condition in enumerate([*conditions, *of_join]):
+            pairs = self._pairs(node, condition)
+            same = {text: name for name, other in pairs for text, column in columns.items() if self._same(column, other)}
+            kept = self._condition(node, condition)
+            own |= same
+            equal |= dict.fromkeys(name for name, _ in pairs)
+            rows += [kept] if kept is not None else []
+            complete &= place < len(conditions) or bool(same or kept)
         # one column without a condition says no more than its own list; without one of its own it may be missing
         if len(own) + bool(rows) < 2 or (outer is not None and not absent) or not own:
             return []
         # a row that meets another one has no NULL where they are equal
-        rows += [f"{identifier('__dp_p', name)} IS NOT NULL" for name in dict.fromkeys(self._equal(node, of_rows))]
+        rows += [f"{identifier('__dp_p', name)} IS NOT NULL" for name in equal]
         listed = ", ".join(f"{text}({identifier(name)}{more})" for text, more in _READ for name in own.values())
         kept = f" WHERE {' AND '.join(rows)}" if rows else ""
         try:
@@ -105,23 +110,11 @@ class Together:
         values = tuple(row[: len(own)] for row in rows_read)
         return [Combinations(tuple(own), values, types, absent, complete)] if len(rows_read) <= MOST else []
 
-    def _equals(
-        self, node: exp.Table | exp.Values, condition: exp.Expression, columns: dict[str, exp.Column]
-    ) -> dict[str, str]:
-        """Return the keys that a condition sets equal to columns of a table, with the names of these."""
-        if not isinstance(condition, exp.EQ):
-            return {}
-        equal: dict[str, str] = {}
-        for side, operand in ((condition.this, condition.expression), (condition.expression, condition.this)):
-            name = self._own(node, side)
-            if name and isinstance(operand, exp.Column) and not self._own(node, operand):
-                equal |= {text: name for text, column in columns.items() if self._same(column, operand)}
-        return equal
-
-    def _equal(self, node: exp.Table | exp.Values, conditions: Sequence[exp.Expression]) -> list[str]:
-        """Return the columns of a table that equal something."""
-        same = [condition for condition in conditions if isinstance(condition, exp.EQ)]
-        return [name for one in same for side in (one.this, one.expression) if (name := self._own(node, side))]
+    def _pairs(self, node: exp.Table | exp.Values, condition: exp.Expression) -> list[tuple[str, exp.Expression]]:
+        """Return the columns of a table that a condition sets equal to something, each with what that is."""
+        sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else ()
+        pairs = zip(sides, reversed(sides), strict=True)
+        return [(name, other) for side, other in pairs if (name := self._own(node, side))]
 
     def _rows(self, node: exp.Table | exp.Values) -> str:
         """Return what stands after FROM for all rows of a public relation."""
@@ -146,8 +139,10 @@ class Together:
         origin = self.lineage.origin(column)
         return column.name if origin and all(part.relation is node for part in origin) else None
 
-    def _same(self, first: exp.Column, second: exp.Column) -> bool:
-        """Whether two names are one column of the rows."""
+    def _same(self, first: exp.Column, second: exp.Expression) -> bool:
+        """Whether two expressions are one column of the rows."""
+        if not isinstance(second, exp.Column):
+            return False
         if canonical(first) == canonical(second):
             return True
         origins = self.lineage.origin(first), self.lineage.origin(second)

@@ -9,22 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dpsql.running.progress_bar import VARIABLE, in_notebook, shell, switch
+from dpsql.text.names import printable
 
 
 def heard(wanted: bool | None) -> bool:
     """Return whether anything is said: ``wanted``, else what the environment variable of the bar says, else yes."""
     return wanted if wanted is not None else switch(os.environ.get(VARIABLE)) is not False
-
-
-def printable(line: str) -> str:
-    r"""Return a line without what a terminal would obey: names may hold anything.
-
-    Examples
-    --------
-    >>> printable("at most 5 rows of each \x1b[31mperson\n")
-    'at most 5 rows of each  [31mperson '
-    """
-    return "".join(character if character.isprintable() else " " for character in line)
 
 
 def say(line: str, told: dict[str, Any], *, wanted: bool | None, through: Callable[[str], None] | None = None) -> None:

@@ -203,17 +203,19 @@ class Ask:
         answers: list[str] = []
         notes: list[str] = []
         for call in accepted.calls:
+            beside: list[str] = []  # of this call alone: it is remembered with its answer
             try:
                 with statement.calling():
-                    answers.append(called(self._instance, self._catalog, view, call, statement.paid, notes))
+                    answers.append(called(self._instance, self._catalog, view, call, statement.paid, beside))
             except DpsqlError:
                 if view.reads_views and accepted.whole:  # she sees the columns that it has: others can be told
                     self._in_copy(statement, view, accepted.own, columns_of)
                 raise
+            notes += beside
         try:
             answer = self._read(cursor, accepted.over(answers))
             # of a published view notes would name the columns and tables behind it
-            return answer if view.reads_views else replace(answer, notes=tuple(notes)), answers
+            return answer if view.reads_views else replace(answer, notes=tuple(dict.fromkeys(notes))), answers
         except (duckdb.BinderException, duckdb.CatalogException):
             self._bound(statement, view, accepted)
             raise

@@ -18,6 +18,7 @@ from dpsql.errors import BudgetExceeded, BudgetExhausted, DpsqlError, GrantExcee
 from dpsql.serve.gate.calls import OPEN
 from dpsql.serve.gate.reasons import own
 from dpsql.serve.passed import Kind, Refused
+from dpsql.text.names import printable
 
 BUSY = "too many statements at once: wait for the answer of an earlier one, then ask again; nothing was charged"
 STOPPED = "stopped after {seconds:g} seconds, the server's limit of a statement; {books}"
@@ -108,5 +109,5 @@ def said(text: str, hidden: Sequence[str] = ()) -> str:
     """Return a line of dpsql's own, where it names nothing that is hidden."""
     if _PATH.search(text) or any(part and part in text for part in hidden):
         return _HIDDEN
-    line = "".join(letter if letter.isprintable() else " " for letter in _PLACE.sub("", text))  # places in the gate's text
+    line = printable(_PLACE.sub("", text))  # places in the gate's text
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -10,6 +10,17 @@ _UPPER_TO_LOWER = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)}
 _ANALYST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
+def printable(text: str) -> str:
+    r"""Return a text on one line, without what a terminal would obey: names may hold anything.
+
+    Examples
+    --------
+    >>> printable("at most 5 rows of each \x1b[31mperson\n")
+    'at most 5 rows of each  [31mperson '
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def is_analyst(name: str) -> bool:
     """Return whether a text can be the name of an analyst: letters, digits, '_', '-' and '.', at most 63 characters.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, ask, database, excess, replayed
+from query_readings import NEIGHBOURS, Readings, excess, moved, read_questions
 
 from dpsql.estimates.measures import Measure
 from dpsql.measure import statement
@@ -25,20 +25,9 @@ QUESTIONS: list[tuple[str, str]] = [
 ]
 
 
-def fixed(counts: np.ndarray, mechanism: str, scale: Any) -> np.ndarray:
-    """Noise that is the same each time."""
-    del mechanism, scale
-    return np.asarray(counts + np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 5)
-
-
 def read(patch: pytest.MonkeyPatch, left_out: str | None, earlier: Readings | None = None) -> Readings:
-    con = database(left_out)
-    with replayed(patch, earlier=earlier) as seen:
-        patch.setattr("dpsql.noise.discrete.add_noise", fixed)
-        for sql, more in QUESTIONS:
-            ask(con, sql, f"epsilon := 0.3{', ' if more else ''}{more}")
-    con.close()
-    return seen
+    priced = [(sql, f"epsilon := 0.3{', ' if more else ''}{more}") for sql, more in QUESTIONS]
+    return read_questions(patch, left_out, priced, earlier)
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +68,9 @@ def counting_rows(made: Any) -> Any:
 
 @pytest.mark.usefixtures("unrehearsed")
 def test_counting_rows_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = {}
+    text, largest = "SELECT count(DISTINCT region), count(*) FROM sales WHERE amount = 100", {}
     for broken in (False, True):
-        readings = []
-        for left_out in (None, "extreme"):
-            con = database(left_out)
-            with monkeypatch.context() as inside, replayed(inside) as seen:
-                if broken:
-                    inside.setattr(Statement, "cells", counting_rows(Statement.cells))
-                ask(con, "SELECT count(DISTINCT region), count(*) FROM sales WHERE amount = 100", "epsilon := 0.3, max_rows := 3")
-            con.close()
-            readings.append(seen.last())
-        (plan, one), (_, other) = readings
+        faults = {"cells": counting_rows(Statement.cells)} if broken else {}
+        plan, largest[broken] = moved(monkeypatch, faults, text, "epsilon := 0.3, max_rows := 3")
         assert [m.once for m in plan.measures] == [True, False]
-        largest[broken] = max(max(pair) for pair in excess(plan, one, other))
     assert largest[False] == 1.0 and largest[True] > 1.5

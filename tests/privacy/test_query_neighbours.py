@@ -24,8 +24,11 @@ from query_readings import (
     excess,
     excess_before,
     excess_picks,
+    fixed,
     make_sales,
+    moved,
     protect_sales,
+    read_questions,
     remove,
     replayed,
 )
@@ -182,12 +185,6 @@ def answer(con: duckdb.DuckDBPyConnection, call: str) -> Any:
         return str(error)
 
 
-def fixed(counts: np.ndarray, mechanism: str, scale: Any) -> np.ndarray:
-    """Noise that is the same each time."""
-    del mechanism, scale
-    return np.asarray(counts + np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 5)
-
-
 Seen = tuple[dict[str, Any], Readings]
 
 
@@ -291,14 +288,8 @@ OTHERS = [  # values that no list has, NaN and dates at the ends of the calendar
 
 
 def read_others(patch: pytest.MonkeyPatch, left_out: str | None, more: str = "", earlier: Readings | None = None) -> Readings:
-    con = database(left_out)
-    con.execute("CALL dp_declare('sales', 'region', categories := ['north'], outside := 'other')")
-    with replayed(patch, earlier=earlier) as seen:
-        patch.setattr(discrete, "add_noise", fixed)
-        for sql in OTHERS:
-            ask(con, sql, more)
-    con.close()
-    return seen
+    declaring = "CALL dp_declare('sales', 'region', categories := ['north'], outside := 'other')"
+    return read_questions(patch, left_out, [(sql, more) for sql in OTHERS], earlier, declaring)
 
 
 @functools.cache
@@ -334,18 +325,9 @@ def test_a_measure_of_nan_that_counts_a_row_twice_would_be_seen(monkeypatch: pyt
 
     found = {}
     for broken in (False, True):
-        readings = []
-        for left_out in (None, "extreme"):
-            con = database(left_out)
-            with monkeypatch.context() as inside, replayed(inside) as seen:
-                if broken:
-                    inside.setattr(Statement, "_sums_of", twice)
-                ask(con, "SELECT count(amount), avg(amount) FROM sales WHERE isnan(amount)", "max_rows_per_group := 1")
-            con.close()
-            readings.append(seen.last())
-        (plan, one), (_, other) = readings
+        faults = {"_sums_of": twice} if broken else {}
+        plan, found[broken] = moved(monkeypatch, faults, "SELECT count(amount), avg(amount) FROM sales WHERE isnan(amount)", "max_rows_per_group := 1")
         assert [m.nans for m in plan.measures] == [True]
-        found[broken] = max(max(pair) for pair in excess(plan, one, other))
     assert found == {False: 1.0, True: 2.0}
 
 
@@ -363,13 +345,8 @@ REUSED = [  # a name that means another column, and bounds with zero at an end: 
 
 
 def read_reused(left_out: str | None, earlier: Readings | None = None) -> Readings:
-    con = database(left_out)
-    with pytest.MonkeyPatch.context() as patch, replayed(patch, earlier=earlier) as seen:
-        patch.setattr(discrete, "add_noise", fixed)
-        for sql, more in REUSED:
-            ask(con, sql, more)
-    con.close()
-    return seen
+    with pytest.MonkeyPatch.context() as patch:
+        return read_questions(patch, left_out, REUSED, earlier)
 
 
 @functools.cache

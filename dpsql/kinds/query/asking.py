@@ -40,6 +40,7 @@ MOST_LISTED = 10_000
 """Whole numbers that are listed one by one."""
 _MOST_COUNTED = 1_000
 """Of which it is asked alone how many there are."""
+_OF_DISTINCT = {**DISTINCT, "count_distinct": "count"}
 _MOST_SHOWN = 3
 """Expressions that a note names."""
 _NUMBERS = ("integer", "decimal", "float", "boolean")
@@ -328,8 +329,7 @@ def _bounded_as(known: Argument, other: Argument) -> Argument:
 
 
 def _called(function: str, text: str) -> str:
-    distinct = {**DISTINCT, "count_distinct": "count"}
-    return f"{distinct[function]}(DISTINCT {text})" if function in distinct else f"{function}({text})"
+    return f"{_OF_DISTINCT[function]}(DISTINCT {text})" if function in _OF_DISTINCT else f"{function}({text})"
 
 
 def _constant(node: exp.Expression) -> float | str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from dpsql.serve.passed import Kind, Refused
+from dpsql.text.names import printable
 
 LETTERS = 60
 """So many letters of the analyst's own words are shown."""
@@ -98,5 +99,5 @@ def own(word: object) -> str:
     >>> own("a" * 70 + chr(10)) == "a" * 59 + "…", own("x" + chr(7) + "y")
     (True, 'x y')
     """
-    text = "".join(letter if letter.isprintable() else " " for letter in str(word))
+    text = printable(str(word))
     return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"

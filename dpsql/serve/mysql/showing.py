@@ -166,19 +166,18 @@ def _processes(match: re.Match[str], seen: Shown) -> Question:
 
 
 def _notes(match: re.Match[str], seen: Shown) -> Question:
-    columns = (Column("Level", "VARCHAR"), Column("Code", "BIGINT"), Column("Message", "VARCHAR"))
     first, most = (int(match[name]) if match[name] else None for name in ("offset", "most"))
     listed = seen.notes[first or 0 :]
-    return Answer(columns, [("Note", _NOTE, line) for line in (listed if most is None else listed[:most])])
+    return Answer(_titles(*_WARNING), [("Note", _NOTE, line) for line in (listed if most is None else listed[:most])])
 
 
-def _number_of_notes(match: re.Match[str], seen: Shown) -> Question:
-    return Answer((Column("@@session.warning_count", "BIGINT"),), [(len(seen.notes),)])
+def _titles(*columns: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "BIGINT" if name == "Code" else "VARCHAR") for name in columns)
 
 
 def _empty(*columns: str) -> Callable[[re.Match[str], Shown], Question]:
     """Return the answer of what is never there."""
-    answer = Answer(tuple(Column(name, "BIGINT" if name == "Code" else "VARCHAR") for name in columns), [])
+    answer = Answer(_titles(*columns), [])
     return lambda match, seen: answer
 
 
@@ -186,15 +185,15 @@ def _listing(column: str, text: str) -> Callable[[re.Match[str], Shown], Questio
     return lambda match, seen: _limited(text, match, column)
 
 
-def _count(name: str) -> Callable[[re.Match[str], Shown], Question]:
-    answer = Answer((Column(name, "BIGINT"),), [(0,)])
-    return lambda match, seen: answer
+def _count(name: str, number: Callable[[Shown], int] = lambda seen: 0) -> Callable[[re.Match[str], Shown], Question]:
+    return lambda match, seen: Answer((Column(name, "BIGINT"),), [(number(seen),)])
 
 
 def _form(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE | re.DOTALL)
 
 
+_WARNING = ("Level", "Code", "Message")
 _NOTE = 1105
 """Of MySQL's codes the one that says nothing more."""
 _ENGINES = ("engines", "Engine", "Support", "Comment", "Transactions", "XA", "Savepoints")
@@ -219,8 +218,8 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], Shown], Question]]]
     (_form(r"SHOW GRANTS(?: FOR CURRENT_USER(?:\(\))?)?"), _grants),
     (_form(r"SHOW(?: FULL)? PROCESSLIST"), _processes),
     (_form(r"SHOW WARNINGS(?: LIMIT (?:(?P<offset>\d+)\s*,\s*)?(?P<most>\d+))?"), _notes),
-    (_form(r"SHOW ERRORS(?: LIMIT [\d, ]+)?"), _empty("Level", "Code", "Message")),
-    (_form(r"SHOW COUNT\(\*\) WARNINGS"), _number_of_notes),
+    (_form(r"SHOW ERRORS(?: LIMIT [\d, ]+)?"), _empty(*_WARNING)),
+    (_form(r"SHOW COUNT\(\*\) WARNINGS"), _count("@@session.warning_count", lambda seen: len(seen.notes))),
     (_form(r"SHOW COUNT\(\*\) ERRORS"), _count("@@session.error_count")),
     (_form(r"SHOW(?: STORAGE)? ENGINES"), _listing("Engine", _titled(*_ENGINES))),
     (_form(rf"SHOW (?:CHARACTER SET|CHARSET){_LIKE}"), _listing("Charset", _titled(*_CHARSETS))),
