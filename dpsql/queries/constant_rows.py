@@ -144,24 +144,25 @@ def _rows(listed: exp.Expression, series: Series) -> _Rows | None:
 def constants(listed: exp.Values) -> _Rows | None:
     """Return the rows of VALUES; None where they are not all constants, or of several lengths."""
     rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in listed.expressions]
-    constant = all(_is_constant(value) for row in rows for value in row)
+    constant = all(is_constant(value) for row in rows for value in row)
     return rows if rows and constant and len({len(row) for row in rows}) == 1 else None
 
 
 def _array(node: exp.Expression, series: Series) -> list[exp.Expression]:
     """Return the constants of an array or series; none for anything else."""
     if isinstance(node, exp.Array):
-        return node.expressions if all(_is_constant(value) for value in node.expressions) else []
+        return node.expressions if all(is_constant(value) for value in node.expressions) else []
     return _series(node, series)
 
 
 def _series(node: exp.Expression, series: Series) -> list[exp.Expression]:
     if not isinstance(node, exp.Anonymous) or fold(str(node.this)) not in SERIES:
         return []
-    return series(node) if all(_is_constant(value) for value in node.expressions) else []
+    return series(node) if all(is_constant(value) for value in node.expressions) else []
 
 
-def _is_constant(node: exp.Expression) -> bool:
+def is_constant(node: exp.Expression) -> bool:
+    """Return whether a node is a number, a text, a truth or NULL, with a sign or a type perhaps."""
     while isinstance(node, exp.Neg | exp.Paren | exp.Cast | exp.Interval):
         node = node.this
     return isinstance(node, exp.Literal | exp.Boolean | exp.Null)

@@ -131,11 +131,13 @@ class InnerValues:
             return self._one_of(part, node, name, bounds)
         if name in COUNTS:
             return Universe("BIGINT", None, bounds, nullable=False)
+        handed_on: Universe | None = None
         # a column that is handed on has the values that it had; WHERE may leave fewer of them
         if isinstance(node, exp.Column):
             universe = known(node)
-            if universe is None or universe.values is None or where is None:
+            if universe is None or where is None or (universe.values is None and not _is_compared(node, where)):
                 return None if universe is None else replace(universe, range=bounds)
+            handed_on = universe
         node, known, where = self._summarised(inside, node, known, where)
         bare = self.universes(inside, bare=True)  # of WHERE, which stands beside no summaries
         groups = public_groups(self.cursor, [node], known, where, MOST_LISTED, bare=bare)
@@ -147,6 +149,8 @@ class InnerValues:
             nullable |= None in values
             listed = tuple(v for v in values if v is not None and not (groups.other and v == OTHER_LABEL))
             return Universe(groups.types[0], listed, bounds, nullable, bool(groups.other or groups.lost), bool(groups.strays))
+        if handed_on is not None:
+            return replace(handed_on, range=bounds)
         sql_type = type_over(self.cursor, node, known)
         return None if sql_type is None else Universe(sql_type, None, bounds)
 
@@ -175,6 +179,12 @@ class InnerValues:
         first = arguments[0].expressions[0] if isinstance(arguments[0], exp.Distinct) else arguments[0]
         universe = self._made(Made(part.inside, first))
         return None if universe is None else replace(universe, range=bounds if bounds != UNKNOWN else universe.range, nullable=True)
+
+
+def _is_compared(column: exp.Column, where: exp.Expression) -> bool:
+    """Return whether a condition may name the values of a column."""
+    same = (other for other in where.find_all(exp.Column) if fold(other.name) == fold(column.name))
+    return any(other.find_ancestor(exp.In, exp.EQ) is not None for other in same)
 
 
 def _relation(select: exp.Select, origin: Sequence[Leaf | Made | Constants]) -> str:

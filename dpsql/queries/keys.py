@@ -19,6 +19,7 @@ from dpsql.algebra.ranges import UNKNOWN, Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL
 from dpsql.errors import DpsqlError
+from dpsql.queries import condition_lists
 from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.combinations import Combinations, Listed
 from dpsql.queries.declared import range_of_type
@@ -216,7 +217,7 @@ class KeyValues:
         NotListed
         """
         if isinstance(node, exp.Column):
-            atom = self.atoms.get(canonical(node))
+            atom = self.atoms.get(canonical(node)) or self._named(node)
             if atom is None:
                 raise NotListed(f"the values of column {node.name!r} are not listed; declare its categories or narrow bounds")
             return _reference(atom)
@@ -239,6 +240,9 @@ class KeyValues:
         key = canonical(node)
         if key in self.atoms:
             return _reference(self.atoms[key])
+        named = self._named(node)
+        if named is not None:
+            return _reference(named)
         nullable = may_be_null(node, lambda column: self.universe(column).nullable)
         function = called(node)
         # a condition has two values, and NULL where a part of it may be NULL
@@ -266,6 +270,15 @@ class KeyValues:
             if listed is not None:
                 return _reference(self._add(key, sql_type, *listed))
         raise NotListed(f"the values of {render(node)} are not known without the data")
+
+    def _named(self, node: exp.Expression) -> _Atom | None:
+        """List the values that WHERE leaves of a part of a key, by name; None where it names none."""
+        values = condition_lists.left_by(self.condition, node)
+        if values is None:
+            return None
+        sql_type = self.universe(node).sql_type if isinstance(node, exp.Column) else self.type_of(node)
+        listed = condition_lists.select_of(values, sql_type)
+        return None if listed is None else self._add(canonical(node), sql_type, listed, len(values))
 
     def _truncations(self, unit: str, sql_type: str, moments: Universe) -> tuple[str, int] | None:
         """Return a SELECT of what truncation makes of moments between two bounds, and how many there are."""

@@ -28,6 +28,7 @@ from dpsql.queries.respelled import respelled
 from dpsql.queries.split import split
 from dpsql.queries.taken import Core, FirstAsked, Query
 from dpsql.queries.top_lists import of_groups
+from dpsql.queries.unnested import unnested
 from dpsql.session.instance import Context
 from dpsql.source.model import refuse
 from dpsql.source.parse import PIVOT_WAY, agree, render
@@ -80,6 +81,7 @@ def read(context: Context, call: QueryCall) -> Read:
     facts, series = facts_of(context), series_by(context.cursor)
     # spellings of tools, lists of groups and public constants: from here on the text is plain
     tree = respelled(tree, named, facts.type_of)
+    tree = unnested(tree, facts, named)
     if tree.find(exp.Subquery) is not None:
         tree = keeping_names(tree, named, lambda tree: decorrelated(tree, facts))
     tree = of_groups(tree, lambda table: facts(table).protected)
@@ -145,7 +147,7 @@ def first_asked(context: Context, sql: str) -> tuple[str, list[str]]:
     tree = _tree(text)
     agree(context.cursor, text, tree)
     facts, series = facts_of(context), series_by(context.cursor)
-    tree = decorrelated(_selected(tree), facts)
+    tree = decorrelated(unnested(_selected(tree), facts, duckdb_names(context.cursor)), facts)
     texts: list[str] = []
     while True:
         try:

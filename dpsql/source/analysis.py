@@ -134,6 +134,7 @@ from sqlglot.tokens import Token, TokenType
 from dpsql.errors import ArgumentError, NotProtected, UnsupportedQuery
 from dpsql.source.binder import check, check_local
 from dpsql.source.catalog import FILE_ENDINGS, Catalog, Entry, file_table, generated_columns
+from dpsql.source.layers import GATHERED
 from dpsql.source.leaves import View
 from dpsql.source.limits import LIMITING
 from dpsql.source.linked import Lineage
@@ -304,6 +305,7 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         bare=named is not None and (named == table or named in analysis.lineages),
         local=analysis.local,
         one_per_unit=relation.one,
+        gathered=max((part.meta.get(GATHERED, 0) for part in relation.select.find_all(exp.Select)), default=0) or None,
         most_rows=relation.most if analysis.local else None,
         limited=max((part.meta.get(LIMITING, 0) for part in relation.select.find_all(exp.Select)), default=0) or None,
         named=named,

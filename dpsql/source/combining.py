@@ -13,6 +13,7 @@ from dpsql.source.aggregates import Combined, combined, is_aggregate, whole
 from dpsql.source.expressions import Rewriter
 from dpsql.source.layers import (
     COMBINING,
+    GATHERED,
     Layer,
     Rows,
     canonical,
@@ -124,6 +125,7 @@ def grouped(
     elif not calls:
         refuse("GROUP BY", "it has no key", trees[0] if trees else None, where)
     select.meta[COMBINING] = True
+    select.meta[GATHERED] = rows.most
     out = group.close(select)
     # what is computed of an aggregate can fail again, and gets its layer
     out, combinations = _after(out, {m: (combinations[m], calls[m]) for m in combinations})

@@ -23,6 +23,8 @@ from dpsql.source.model import RESERVED, UNIT, Column, identifier, refuse
 from dpsql.source.parse import render
 from dpsql.source.scope import Item, Scope
 
+GATHERED = "dpsql_gathered"
+"""Mark on a generated SELECT with GROUP BY: how many rows of a unit it reads, at most."""
 COMBINING = "dpsql_combining"
 """Mark on a generated SELECT that holds aggregates or windows of columns and nothing else."""
 

@@ -138,6 +138,8 @@ class Source:
     most_rows : int or None
         Rows that it makes, at most, of a unit with as many in the table as are counted: more where a join, a cross join or
         UNION ALL makes several of one. None: as many as there are.
+    gathered : int or None
+        Rows of a unit that are grouped inside of it, at most, where they are: of a unit with as many in the table as are counted.
     limited : int or None
         Rows of a unit that are kept, at most, where they meet others of it (:mod:`dpsql.source.limits`); None: all are.
     named : TableId or None
@@ -170,6 +172,7 @@ class Source:
     local: bool = False
     one_per_unit: bool = False
     most_rows: int | None = None
+    gathered: int | None = None
     limited: int | None = None
     named: TableId | None = None
     tables: tuple[TableId, ...] = ()

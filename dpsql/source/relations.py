@@ -21,6 +21,7 @@ from dpsql.source.scope import Item, Scope, empty_relation, with_relations
 DEEPEST = 24
 """Views, CTEs and subqueries may be nested this deep."""
 
+_LISTS = "it repeats rows; FROM t, unnest(t.l[:5]) AS e(x) makes rows of the first five elements of a list"
 _CLAUSES = {
     "distinct": ("DISTINCT", "it merges rows"),
     "group": ("GROUP BY", "it merges rows; FROM dp_marginals('table', columns := [the grouped columns], ...) counts by group"),
@@ -134,7 +135,7 @@ class Analysis(Leaves):
             return self._nested(inner, node, node.alias, view)
         if isinstance(node, exp.Table):
             return self._table(node, view)
-        reasons = {exp.Values: "there is no table in it", exp.Unnest: "it repeats rows", exp.Lateral: "it repeats rows"}
+        reasons = {exp.Values: "there is no table in it", exp.Unnest: _LISTS, exp.Lateral: _LISTS}
         return refuse(node.key.upper(), reasons.get(type(node), "not a relation that a source may read"), node, view.where)
 
     def _nested(self, inner: Relation, node: exp.Expression, name: str, view: View) -> Item:

@@ -196,11 +196,16 @@ class Asking:
         if limits.upper < math.inf or ALL in self.call.call.auto:
             return limits
         contributions, along = self.protected.held.max_contributions, [way.most for way in self.protected.lineages]
-        most = contributions * max(along, default=1)
+        most, source = contributions * max(along, default=1), self.protected.source
+        # public rows, or elements of lists, make several of one before they are grouped
+        if not along and source.limited is None:
+            most = max(most, source.gathered or 0)
         capped = extent(node, Relations(self.facts.range, self.given, most).known(self.lineage))
         if not capped.finite:
             return limits
-        by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {most}"
+        by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {contributions}"
+        if not along and most > contributions:
+            by = f"the {most} rows that max_contributions = {contributions} of a unit can become"
         self.notes.append(
             f"{text} is bounded by {by}, above which it counts as that; "
             f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"

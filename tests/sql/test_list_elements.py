@@ -1,0 +1,140 @@
+"""Elements of list columns as rows, up to a bound that the text states; groups that a condition names."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+import dpsql
+from dpsql.queries.unnested import MOST_ELEMENTS
+
+pytestmark = pytest.mark.any_duckdb
+
+
+@pytest.fixture(scope="module")
+def con():
+    with duckdb.connect() as connection:
+        connection.execute("""
+            CREATE TABLE r AS SELECT i AS p, (i % 50)::INTEGER AS age, ['a', 'b', 'c', NULL][1 + i % 4] AS home,
+                CASE i % 7 WHEN 0 THEN NULL WHEN 1 THEN [] WHEN 2 THEN ['red', NULL] WHEN 3 THEN ['red', 'red', 'blue', 'green', 'red', 'red']
+                    ELSE ['blue', 'Red'] END AS tags,
+                [i % 5, i % 3] AS numbers, DATE '2024-01-01' + (i % 3)::INTEGER AS day, {'l': ['u', 'v'][1:i % 3]} AS packed
+            FROM range(6000) x(i);
+            CREATE TABLE homes AS SELECT * FROM (VALUES ('a', 'north'), ('b', 'south')) v(home, side);
+        """)
+        dpsql.load(connection, progress=False)
+        connection.execute("CALL dp_protect('r', epsilon := 1000, delta := 1e-9, privacy_unit := 'p', max_contributions := 1)")
+        connection.execute("CALL dp_declare('r', 'age', lower := 0, upper := 49, nullable := false)")
+        yield connection
+
+
+def asked(con, text, options="", epsilon=25):
+    return con.execute(f"FROM dp_query(?, epsilon := ?{options})", [text, epsilon]).fetchall()
+
+
+PRIVATE = [
+    "SELECT tag, count(*) FROM r, unnest(tags[:4]) AS t(tag) GROUP BY 1",
+    "SELECT t.tag, count(*) FROM r CROSS JOIN unnest(r.tags[1:4]) AS t(tag) GROUP BY t.tag",
+    "SELECT u.tag, count(*) FROM r AS q CROSS JOIN LATERAL unnest(q.tags[:3]) AS u(tag) WHERE age < 20 GROUP BY ALL",
+    "SELECT tag, count(*) FROM r JOIN unnest(r.tags[:3]) AS u(tag) ON true GROUP BY tag HAVING count(*) > 100 ORDER BY tag",
+    "SELECT unnest, count(*) FROM r, unnest(r.tags[:2]) GROUP BY 1",
+    "SELECT unnest(tags[:4]) AS tag, count(*) FROM r GROUP BY tag",
+    "SELECT tag, count(*) FROM (SELECT *, unnest(tags[:4]) AS tag FROM r WHERE age > 10) GROUP BY tag",
+    "WITH t AS (SELECT age, unnest(tags[:4]) AS tag FROM r) SELECT tag, count(*) FROM t WHERE age < 30 GROUP BY 1",
+    "SELECT lower(tag), count(*) FROM r, unnest(tags[:4]) AS t(tag) GROUP BY 1",
+    "SELECT a, b, count(*) FROM r, unnest(tags[:3]) AS t(a), unnest(tags[:3]) AS s(b) WHERE a < b GROUP BY 1, 2",
+    "SELECT side, tag, count(*) FROM r LEFT JOIN homes ON homes.home = r.home, unnest(r.tags[:2]) AS t(tag) GROUP BY 1, 2",
+    'SELECT "T é".x, count(*) FROM r, unnest(packed.l[:3]) AS "T é"(x) GROUP BY 1',
+    "SELECT unnest([home, 'a']) AS x, count(*) FROM r GROUP BY 1",
+    "SELECT n, count(*) FROM r, unnest(numbers[:2]) AS t(n) GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("text", PRIVATE)
+def test_rows_of_elements_are_duckdbs(con, text):
+    answer = {row[:-1]: row[-1] for row in asked(con, text)}
+    true = {row[:-1]: row[-1] for row in con.execute(text).fetchall()}
+    assert answer.keys() == true.keys(), "groups of hundreds of people are found"
+    assert all(abs(answer[key] - true[key]) < 20 for key in true)
+
+
+PUBLIC = [
+    "SELECT x, count(*) FROM r, unnest([age % 3, p % 2]) AS t(x) GROUP BY 1",
+    "SELECT tag, count(*) FROM r, unnest(tags[:4]) AS t(tag) WHERE tag IN ('red', 'blue', 'none') GROUP BY 1",
+    "WITH t AS (SELECT *, unnest(tags[:4]) AS tag FROM r WHERE age < 40) SELECT tag, count(*) FROM t WHERE tag = 'red' OR tag = 'blue' GROUP BY 1",
+    "SELECT home, count(*) FROM r WHERE home IN ('a', 'zz') GROUP BY home",
+    "SELECT upper(home) AS h, count(*) FROM r WHERE upper(home) IN ('A', 'B', NULL) AND age > 5 GROUP BY 1",
+    "WITH x AS (SELECT * FROM r WHERE home IN ('a', 'b')) SELECT home, count(*) FROM x GROUP BY home",
+    "SELECT h, count(*) FROM (SELECT concat(home, '!') AS h FROM r) WHERE h IN ('a!', 'b!') GROUP BY h",
+    "SELECT home, day, count(*) FROM r WHERE home = 'c' AND day IN ('2024-01-01', '2024-01-03') GROUP BY 1, 2",
+    "SELECT age % 7 - p % 2 AS k, count(*) FROM r WHERE age % 7 - p % 2 IN (-1, 3) GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("text", PUBLIC)
+def test_groups_that_a_condition_names_are_public(con, text):
+    answer = {row[:-1]: row[-1] for row in asked(con, text, ", groups := 'public'")}
+    true = {row[:-1]: row[-1] for row in con.execute(text).fetchall()}
+    assert true.keys() <= answer.keys()
+    assert all(abs(answer[key] - true.get(key, 0)) < 20 for key in answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT home, count(*) FROM r WHERE home IN ('a') OR age > 3 GROUP BY 1",
+        "SELECT home, count(*) FROM r WHERE home NOT IN ('a') GROUP BY 1",
+        "SELECT home, count(*) FROM r WHERE home IN ('a', upper('b')) GROUP BY 1",
+        "SELECT home, count(*) FROM r WHERE NOT (home = 'a') GROUP BY 1",
+        "SELECT home, count(*) FROM r WHERE lower(home) = 'a' GROUP BY 1",
+        "SELECT home, count(*) FROM r WHERE coalesce(home = 'a', true) GROUP BY 1",
+    ],
+)
+def test_other_conditions_name_no_groups(con, text):
+    with pytest.raises(duckdb.Error, match="groups = 'public'"):
+        asked(con, text, ", groups := 'public'")
+
+
+def test_rows_per_person_are_as_many_as_elements(con):
+    for text in (
+        "SELECT sum(n) FROM (SELECT p, count(*) AS n FROM r, unnest(tags[:6]) AS t(tag) GROUP BY p)",
+        "SELECT sum(n) FROM (SELECT p, count(*) AS n FROM r, range(5) AS t(i) GROUP BY p)",
+        "SELECT count(*) FROM r, unnest(tags[:6]) AS t(tag)",
+    ):
+        [(true,)], [(answer,)] = con.execute(text).fetchall(), asked(con, text)
+        assert abs(answer - true) < 40, text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT count(*) FROM r, unnest(tags) AS t(tag)", r"say how many at most, unnest\(l\[:5\]\)"),
+        ("SELECT count(*) FROM (SELECT unnest(tags) AS tag FROM r)", r"say how many at most, unnest\(l\[:5\]\)"),
+        (f"SELECT count(*) FROM r, unnest(tags[:{MOST_ELEMENTS + 1}]) AS t(tag)", f"up to {MOST_ELEMENTS}"),
+        ("SELECT count(*) FROM r, unnest(tags[:2 + 1]) AS t(tag)", "say how many at most"),
+        ("SELECT count(*) FROM r, unnest(tags[:0]) AS t(tag)", "say how many at most"),
+        ("SELECT count(*) FROM r, unnest(tags[2:4]) AS t(tag)", "say how many at most"),
+        ("SELECT count(*) FROM r, unnest(tags[:-1]) AS t(tag)", "say how many at most"),
+        ("SELECT count(*) FROM r, unnest(tags[:2]) AS t(age)", "called 'age'.* give them another name"),
+        ("SELECT count(*) FROM r LEFT JOIN unnest(r.tags[:2]) AS t(tag) ON true", "comma or CROSS JOIN"),
+        ("SELECT count(*) FROM homes LEFT JOIN r USING (home), unnest(r.tags[:2]) AS t(tag)", r"unnest\(t.l\[:5\]\)"),
+        ("SELECT count(*) FROM r, unnest(q.tags[:2]) AS t(tag)", "q.tags"),
+        ("SELECT count(*) FROM r, unnest(age[:2]) AS t(tag)", "cannot bind"),
+        ("SELECT count(*) FROM r, unnest(nothing[:2]) AS t(tag)", "nothing"),
+    ],
+)
+def test_a_refusal_says_what_to_write(con, text, why):
+    before = con.execute("FROM dp_budget('r')").fetchall()
+    with pytest.raises(duckdb.Error, match=why):
+        asked(con, text)
+    assert con.execute("FROM dp_budget('r')").fetchall() == before
+
+
+def test_the_plan_says_how_many_rows_one_becomes(con):
+    notes = con.execute("SELECT notes FROM dp_plan('SELECT count(*) FROM r, unnest(tags[:6]) AS t(tag)', epsilon := 1)").fetchone()[0]
+    assert "1 rows of a p can become 6 in this FROM" in str(notes)
+
+
+def test_constant_lists_stay_what_they_were(con):
+    text = "SELECT i, count(*) FROM r, unnest([1, 2]) AS t(i) GROUP BY 1"
+    assert {key for key, _ in asked(con, text)} == {1, 2}
