@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import duckdb
 from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.queries.constant_rows import is_constant
-from dpsql.queries.naming import canonical
+from dpsql.queries.naming import canonical, plain, qualify
 from dpsql.source.parse import render
 
 _MADE = frozenset({"DATE"})
@@ -48,6 +49,28 @@ def select_of(values: list[exp.Expression], sql_type: str) -> str | None:
         return None
     rows = ", ".join(f"(CAST({render(value)} AS {sql_type}))" for value in values)
     return f"SELECT DISTINCT v FROM (VALUES {rows}) AS listed(v) WHERE v IS NOT NULL"  # noqa: S608 -- constants
+
+
+def listed_by(
+    cursor: duckdb.DuckDBPyConnection, condition: exp.Expression | None, node: exp.Expression, sql_type: str
+) -> tuple[str, ...] | None:
+    """Return the values that a condition leaves of an expression of this type over the same rows, as DuckDB writes them.
+
+    None where it names none. Neither is changed.
+    """
+    if condition is None:
+        return None
+    trees = [plain(condition.copy()), plain(node.copy())]
+    qualify(trees)
+    values = left_by(*trees)
+    listed = None if values is None else select_of(values, sql_type)
+    if listed is None:
+        return None
+    try:
+        rows = cursor.execute(f"SELECT CAST(v AS VARCHAR) FROM ({listed}) ORDER BY v ASC").fetchall()  # noqa: S608 -- constants
+    except duckdb.ConversionException:  # a text that is no date: DuckDB says so of the question
+        return None
+    return tuple(text for (text,) in rows) or None
 
 
 def _is_of(value: exp.Expression, sql_type: str) -> bool:

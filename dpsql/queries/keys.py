@@ -24,7 +24,7 @@ from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.combinations import Combinations, Listed
 from dpsql.queries.declared import range_of_type
 from dpsql.queries.grains import grain_of, grain_of_part, may_be_null, searched
-from dpsql.queries.naming import canonical
+from dpsql.queries.naming import canonical, qualify
 from dpsql.queries.universes import GRAINS, Universe, listing, step_universe
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
@@ -34,7 +34,6 @@ from dpsql.source.model import Column, identifier, literal, quoted
 from dpsql.source.parse import render
 from dpsql.source.scope import Item, Scope, Texts
 from dpsql.source.total import is_total
-from dpsql.text.names import fold
 
 Universes = Callable[[exp.Column], Universe | None]
 _ALIAS = "__dp_g"
@@ -114,7 +113,7 @@ class KeyValues:
     def groups(self, keys: list[exp.Expression]) -> Groups:
         """Return the groups; see :func:`public_groups`."""
         # one column has one name from here on
-        _qualify([*keys, *([self.condition] if self.condition is not None else [])])
+        qualify([*keys, *([self.condition] if self.condition is not None else [])])
         for key in keys:
             for column in key.find_all(exp.Column):
                 self.universe(column)
@@ -449,19 +448,6 @@ def _unknown(column: exp.Column) -> NotListed:
 def _with_units(known: Universe) -> Universe:
     """Return a universe whose bounds have the units of its type, even where there are no bounds."""
     return replace(known, range=range_of_type(known.sql_type)) if known.range == UNKNOWN else known
-
-
-def _qualify(trees: Sequence[exp.Expression]) -> None:
-    """Give a bare column name the one qualifier under which the same name stands elsewhere: both are one column."""
-    columns = [column for tree in trees for column in tree.find_all(exp.Column)]
-    tables: dict[str, dict[str, exp.Identifier]] = {}
-    for column in columns:
-        if len(column.parts) == 2:
-            tables.setdefault(fold(column.name), {})[fold(column.table)] = column.args["table"]
-    for column in columns:
-        qualifiers = tables.get(fold(column.name), {})
-        if len(column.parts) == 1 and len(qualifiers) == 1:
-            column.set("table", next(iter(qualifiers.values())).copy())
 
 
 def _names(tree: exp.Expression) -> frozenset[str]:

@@ -5,6 +5,8 @@ Privacy: none; texts alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -101,3 +103,16 @@ def _bracketed(node: exp.Expression, qualified: bool) -> exp.Expression:
         elif isinstance(value, list) and all(isinstance(v, exp.Expression) for v in value):
             node.set(key, [_bracketed(_bare(v), qualified) for v in value])
     return node
+
+
+def qualify(trees: Sequence[exp.Expression]) -> None:
+    """Give a bare column name the one qualifier under which the same name stands elsewhere: both are one column."""
+    columns = [column for tree in trees for column in tree.find_all(exp.Column)]
+    tables: dict[str, dict[str, exp.Identifier]] = {}
+    for column in columns:
+        if len(column.parts) == 2:
+            tables.setdefault(fold(column.name), {})[fold(column.table)] = column.args["table"]
+    for column in columns:
+        qualifiers = tables.get(fold(column.name), {})
+        if len(column.parts) == 1 and len(qualifiers) == 1:
+            column.set("table", next(iter(qualifiers.values())).copy())

@@ -137,7 +137,7 @@ def _with_elements(select: exp.Select, item: exp.Expression, lists: Sequence[_Li
     inner, outer = item.copy(), quoted(name)
     if not item.alias:
         inner.set("alias", exp.TableAlias(this=identifier(name)))
-    computed, made, numbers, within, helpers = ([*empty] for empty in ((),) * 5)
+    computed, made, numbers, within, helpers = list[str](), list[str](), list[str](), list[str](), list[str]()
     for one in lists:
         if fold(one.element) in taken:
             way = "give them another name"

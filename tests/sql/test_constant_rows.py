@@ -95,7 +95,7 @@ def test_a_list_may_be_as_long_as_a_year_of_days(con, n):
         ("SELECT avg(day) AS a FROM t", "date_diff('day', DATE '2000-01-01', day)"),
         ("SELECT avg(date_part('year', age(day, day))) AS a FROM t", "date_sub('year', b, a)"),
         ("SELECT count(*) AS n FROM t WHERE s->>'a' = 'b'", "a source reads no JSON"),
-        ("SELECT unnest(tags) AS x, count(*) AS n FROM t GROUP BY 1", "it makes several rows of one"),
+        ("SELECT unnest(tags) AS x, count(*) AS n FROM t GROUP BY 1", "say how many at most"),
         ("SELECT * FROM (PIVOT t ON s USING count(*))", "name the values that become columns"),
     ],
 )

@@ -138,3 +138,14 @@ def test_the_plan_says_how_many_rows_one_becomes(con):
 def test_constant_lists_stay_what_they_were(con):
     text = "SELECT i, count(*) FROM r, unnest([1, 2]) AS t(i) GROUP BY 1"
     assert {key for key, _ in asked(con, text)} == {1, 2}
+
+
+def test_values_that_a_condition_names_are_listed(con):
+    named = "WHERE home IN ('a', 'b', 'zz')"
+    assert asked(con, f"SELECT count(DISTINCT home) FROM r {named}", epsilon=1) == [(2,)]
+    [(most, counts)] = asked(con, f"SELECT mode(r.home), histogram(home) FROM r {named}")
+    assert most in ("a", "b")
+    assert {"a", "b"} <= set(counts) <= {"a", "b", "zz"}
+    text = "SELECT x.home, count(DISTINCT y.home) FROM r AS x JOIN r AS y USING (p) WHERE x.home IN ('a', 'b') GROUP BY 1"
+    with pytest.raises(duckdb.Error, match="not declared"):  # of the other relation's column nothing is named
+        asked(con, text.replace("count(DISTINCT y.home)", "mode(y.home)"))

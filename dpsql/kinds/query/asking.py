@@ -22,6 +22,7 @@ from dpsql.queries.asked import Asked
 from dpsql.queries.bounds import extent
 from dpsql.queries.choosing import Argument
 from dpsql.queries.columns import Relations, given_bounds
+from dpsql.queries.condition_lists import listed_by
 from dpsql.queries.declared import in_units_of
 from dpsql.queries.groups import Groups, Universes
 from dpsql.queries.inner import InnerValues
@@ -156,7 +157,7 @@ class Asking:
             # between which bounds values are counted: those beyond them are moved
             limits = self._counted(node, text, in_units_of(extent(node, known), self.types[f"a{place}"]))
             listed = bool(functions & choosing.OF_VALUES)  # else it is not asked which values there are: that takes time
-            values = self._values(node, family) if listed else None
+            values = self._values(node, family, self.types[f"a{place}"]) if listed else None
             if values is None and listed:
                 most = MOST_LISTED if functions & choosing.LISTED else _MOST_COUNTED
                 values = grid_values(self.context.cursor, Universe(self.types[f"a{place}"], None, limits, False), most)
@@ -302,12 +303,15 @@ class Asking:
         way = days if sql_type in ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else "CAST it"
         raise ArgumentError("sql", f"{function}({text})", f"is of {sql_type}: a number is needed; {way}")
 
-    def _values(self, node: exp.Expression, family: str) -> tuple[str, ...] | None:
-        """Return all values of an argument, where they are listed."""
+    def _values(self, node: exp.Expression, family: str, sql_type: str) -> tuple[str, ...] | None:
+        """Return all values of an argument, where they are listed: declared, or named by WHERE."""
         if family == "boolean":
             return ("false", "true")
         universe = self._universe(node) if isinstance(node, exp.Column) else None
-        return None if universe is None else universe.values
+        if universe is not None and universe.values is not None:
+            return universe.values
+        where = self.asked.source.args.get("where")
+        return listed_by(self.context.cursor, None if where is None else where.this, node, sql_type)
 
     def _open(self, node: exp.Expression) -> bool:
         """Whether an argument has values besides the listed ones."""
