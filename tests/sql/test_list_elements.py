@@ -38,14 +38,12 @@ PRIVATE = [
     "SELECT u.tag, count(*) FROM r AS q CROSS JOIN LATERAL unnest(q.tags[:3]) AS u(tag) WHERE age < 20 GROUP BY ALL",
     "SELECT tag, count(*) FROM r JOIN unnest(r.tags[:3]) AS u(tag) ON true GROUP BY tag HAVING count(*) > 100 ORDER BY tag",
     "SELECT unnest, count(*) FROM r, unnest(r.tags[:2]) GROUP BY 1",
-    "SELECT unnest(tags[:4]) AS tag, count(*) FROM r GROUP BY tag",
     "SELECT tag, count(*) FROM (SELECT *, unnest(tags[:4]) AS tag FROM r WHERE age > 10) GROUP BY tag",
     "WITH t AS (SELECT age, unnest(tags[:4]) AS tag FROM r) SELECT tag, count(*) FROM t WHERE age < 30 GROUP BY 1",
     "SELECT lower(tag), count(*) FROM r, unnest(tags[:4]) AS t(tag) GROUP BY 1",
     "SELECT a, b, count(*) FROM r, unnest(tags[:3]) AS t(a), unnest(tags[:3]) AS s(b) WHERE a < b GROUP BY 1, 2",
     "SELECT side, tag, count(*) FROM r LEFT JOIN homes ON homes.home = r.home, unnest(r.tags[:2]) AS t(tag) GROUP BY 1, 2",
     'SELECT "T é".x, count(*) FROM r, unnest(packed.l[:3]) AS "T é"(x) GROUP BY 1',
-    "SELECT unnest([home, 'a']) AS x, count(*) FROM r GROUP BY 1",
     "SELECT n, count(*) FROM r, unnest(numbers[:2]) AS t(n) GROUP BY 1",
 ]
 
@@ -56,6 +54,14 @@ def test_rows_of_elements_are_duckdbs(con, text):
     true = {row[:-1]: row[-1] for row in con.execute(text).fetchall()}
     assert answer.keys() == true.keys(), "groups of hundreds of people are found"
     assert all(abs(answer[key] - true[key]) < 20 for key in true)
+
+
+def test_elements_may_be_a_key(con):  # DuckDB 1 wants a subquery
+    for item in ("tags[:4]", "[home, 'a']"):
+        answer = dict(asked(con, f"SELECT unnest({item}) AS x, count(*) FROM r GROUP BY x"))
+        true = dict(con.execute(f"SELECT x, count(*) FROM (SELECT unnest({item}) AS x FROM r) GROUP BY x").fetchall())
+        assert answer.keys() == true.keys()
+        assert all(abs(answer[key] - true[key]) < 20 for key in true)
 
 
 PUBLIC = [
