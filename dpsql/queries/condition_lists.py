@@ -47,7 +47,8 @@ def select_of(values: list[exp.Expression], sql_type: str) -> str | None:
     """
     if not all(isinstance(value, exp.Null) or _is_of(value, sql_type) for value in values):
         return None
-    rows = ", ".join(f"(CAST({render(value)} AS {sql_type}))" for value in values)
+    # what is no value of the type equals none
+    rows = ", ".join(f"(TRY_CAST({render(value)} AS {sql_type}))" for value in values)
     return f"SELECT DISTINCT v FROM (VALUES {rows}) AS listed(v) WHERE v IS NOT NULL"  # noqa: S608 -- constants
 
 
@@ -66,10 +67,7 @@ def listed_by(
     listed = None if values is None else select_of(values, sql_type)
     if listed is None:
         return None
-    try:
-        rows = cursor.execute(f"SELECT CAST(v AS VARCHAR) FROM ({listed}) ORDER BY v ASC").fetchall()  # noqa: S608 -- constants
-    except duckdb.ConversionException:  # a text that is no date: DuckDB says so of the question
-        return None
+    rows = cursor.execute(f"SELECT CAST(v AS VARCHAR) FROM ({listed}) ORDER BY v ASC").fetchall()  # noqa: S608 -- constants
     return tuple(text for (text,) in rows) or None
 
 
