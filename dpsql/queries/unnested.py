@@ -65,7 +65,7 @@ def _of_relations(select: exp.Select, facts: Facts) -> Iterator[_List]:
         if call is None or at is None:
             continue
         always = join.args.get("on")
-        if join.side or (always is not None and always != exp.true()) or join.args.get("using"):
+        if join.side or (always is not None and always.unnest() != exp.true()) or join.args.get("using"):
             refuse("UNNEST", "join it with a comma or CROSS JOIN: a row without elements is not there", call)
         alias = join.this.args.get("alias")
         name = alias.name if isinstance(alias, exp.TableAlias) else ""
