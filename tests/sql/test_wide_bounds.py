@@ -171,3 +171,13 @@ def test_all_levels_are_read_from_one_state_of_the_table(tmp_path, monkeypatch):
 def test_bounds_and_weights_that_no_double_holds_are_named(wide, bounds, more, said):
     with pytest.raises(duckdb.Error, match=said):
         asked(wide, "SELECT median(number) FROM people", f"{{'number': {bounds}}}", more=more)
+
+
+@pytest.mark.parametrize("spelt", ["count(*)", "COUNT( * )", "count()", "median(number)", "Median( Number )"])
+def test_weights_are_named_as_in_the_text(wide, spelt):
+    scale = "SELECT max(noise_scale) / min(noise_scale) FROM dp_plan('SELECT count(*), median(number) FROM people', bounds := {{'number': [0, 1000]}}, epsilon := 1{})"
+    [(even,)] = wide.execute(scale.format("")).fetchall()
+    [(uneven,)] = wide.execute(scale.format(f", options := {{'weights': {{'{spelt}': 50}}}}")).fetchall()
+    assert even != uneven
+    with pytest.raises(duckdb.Error, match=r"there are \['count\(\*\)', 'median\(number\)'\]"):
+        wide.execute(scale.format(", options := {'weights': {'sum(number)': 50}}"))

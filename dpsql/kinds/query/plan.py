@@ -432,13 +432,15 @@ class Planning(Asking):
     def _weights(self) -> dict[str, float]:
         """Return the weights that the options state, by the text of an aggregate in its one form."""
         stated = self.call.call.weights
-        known = {aggregate.text for aggregate in self.asked.wanted}
+        unit = self.protected.protection.privacy_unit
+        # a weight may be spelt as in the text, the aggregate has its one form
+        known = {aggregate.text: readable.aggregate(aggregate.text, unit) for aggregate in self.asked.wanted}
         weights = {}
         for text, weight in stated.items():
-            # a weight may be spelt as in the text, the aggregate has its one form
-            same = [known_text for known_text in known if _spelling(known_text) == _spelling(text)]
+            same = [own for own, shown in known.items() if _spelling(text) in (_spelling(own), _spelling(shown))]
             if not same:
-                raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {sorted(known)!r}")
+                shown = sorted(set(known.values()))
+                raise ArgumentError("options", {"weights": {text: weight}}, f"no such aggregate; there are {shown!r}")
             weights[same[0]] = weight
         return weights
 
