@@ -175,9 +175,9 @@ def test_bounds_and_weights_that_no_double_holds_are_named(wide, bounds, more, s
 
 @pytest.mark.parametrize("spelt", ["count(*)", "COUNT( * )", "count()", "median(number)", "Median( Number )"])
 def test_weights_are_named_as_in_the_text(wide, spelt):
-    scale = "SELECT max(noise_scale) / min(noise_scale) FROM dp_plan('SELECT count(*), median(number) FROM people', bounds := {{'number': [0, 1000]}}, epsilon := 1{})"
-    [(even,)] = wide.execute(scale.format("")).fetchall()
-    [(uneven,)] = wide.execute(scale.format(f", options := {{'weights': {{'{spelt}': 50}}}}")).fetchall()
-    assert even != uneven
+    text = "SELECT count(*), median(number) FROM people WHERE number BETWEEN 0 AND 1000"
+    scale = f"SELECT noise_scale FROM dp_plan('{text}', epsilon := 1{{}})"
+    even = wide.execute(scale.format("")).fetchall()
+    assert wide.execute(scale.format(f", options := {{'weights': {{'{spelt}': 50}}}}")).fetchall() != even
     with pytest.raises(duckdb.Error, match=r"there are \['count\(\*\)', 'median\(number\)'\]"):
         wide.execute(scale.format(", options := {'weights': {'sum(number)': 50}}"))
