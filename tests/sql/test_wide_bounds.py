@@ -179,5 +179,5 @@ def test_weights_are_named_as_in_the_text(wide, spelt):
     scale = f"SELECT noise_scale FROM dp_plan('{text}', epsilon := 1{{}})"
     even = wide.execute(scale.format("")).fetchall()
     assert wide.execute(scale.format(f", options := {{'weights': {{'{spelt}': 50}}}}")).fetchall() != even
-    with pytest.raises(duckdb.Error, match=r"there are \['count\(\*\)', 'median\(number\)'\]"):
+    with pytest.raises(duckdb.Error, match=r"there are \['count\(\*\)', 'median"):
         wide.execute(scale.format(", options := {'weights': {'sum(number)': 50}}"))
