@@ -37,6 +37,8 @@ from dpsql.source.total import is_total
 
 Universes = Callable[[exp.Column], Universe | None]
 _ALIAS = "__dp_g"
+_IN_KEY, _IS_ATOM = "dpsql_in_key", "atom"
+"""Mark on a column of WHERE that stands in a key, and what it says where it is the name of an atom."""
 _BOOLEAN = (
     exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is, exp.Between, exp.In, exp.Like,
     exp.ILike,
@@ -105,6 +107,7 @@ class KeyValues:
     atoms: dict[str, _Atom] = field(default_factory=dict)
     universes: dict[str, Universe] = field(default_factory=dict)
     known: Known = field(default_factory=lambda: Known(lambda column: None))
+    keys: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Open the catalog."""
@@ -117,6 +120,7 @@ class KeyValues:
         for key in keys:
             for column in key.find_all(exp.Column):
                 self.universe(column)
+        self.keys = frozenset(canonical(key) for key in keys if not isinstance(key, exp.Column))
         # values that WHERE lets through: bounds of it can make a list finite
         self.known = narrowed(self.condition, self._range)
         self._columns(keys)
@@ -215,6 +219,8 @@ class KeyValues:
         ------
         NotListed
         """
+        if node.meta.get(_IN_KEY) == _IS_ATOM:
+            return node.copy()
         if isinstance(node, exp.Column):
             atom = self.atoms.get(canonical(node)) or self._named(node)
             if atom is None:
@@ -317,10 +323,12 @@ class KeyValues:
             if part is None or any(True for _ in part.find_all(exp.Query, exp.Window)):
                 continue
             columns = list(part.find_all(exp.Column))
-            if not columns or any(self._coarse(column) for column in columns):
+            # what stands in it of a key that is listed as a whole has that list's values
+            apart, over = self._over_parts(searched(part.copy()))
+            if not columns or any(self._coarse(column) for column in apart):
                 continue
             try:
-                tree = self._replaced(searched(part.copy()))
+                tree = self._replaced(over)
                 text = self._total(tree)
                 for column in columns if not self._decides(part) else []:
                     if self.universe(column).other:  # what is true of values that are not listed is not known
@@ -329,6 +337,23 @@ class KeyValues:
             except (DpsqlError, NotListed):
                 continue
         return out
+
+    def _over_parts(self, tree: exp.Expression) -> tuple[list[exp.Column], exp.Expression]:
+        """Return a condition with listed parts of keys, which are no columns, as atoms, and the columns that stand beside these.
+
+        Beside neither stand those in a key as a whole: moments of one unit make one value of it.
+        """
+        holder = exp.Paren(this=tree)
+        for node in list(holder.walk()):
+            name = "" if isinstance(node, exp.Column | exp.Literal) or node is holder else canonical(node)
+            if name in self.atoms:
+                reference = _reference(self.atoms[name])
+                reference.meta[_IN_KEY] = _IS_ATOM
+                node.replace(reference)
+            elif name in self.keys:
+                for column in node.find_all(exp.Column):
+                    column.meta.setdefault(_IN_KEY, "")
+        return [column for column in holder.find_all(exp.Column) if _IN_KEY not in column.meta], holder.this
 
     def _combined(self) -> list[tuple[frozenset[str], str]]:
         """Return the conditions that values which stand together in public tables do so in the list, with the atoms in them."""
