@@ -43,7 +43,11 @@ def _of_private(part: Part) -> list[str]:
     unit = part.protected.protection.privacy_unit
     needed = f"{query.threshold:,} {'rows' if unit is None else f'units ({unit})'}"
     why = "groups are private, since they are not all known without the data (dp_plan says why)"
-    return [f"{why}: one of fewer than about {needed} is missing as a rule"]
+    lines = [f"{why}: one of fewer than about {needed} is missing as a rule"]
+    if not part.held.numbers.groups:
+        apart = "" if unit is None else f"; where a subquery is to group the rows of each {unit}, {unit} has to be among its keys"
+        lines.append(f"no group was found{apart}")
+    return lines
 
 
 def _of_numbers(part: Part) -> list[str]:

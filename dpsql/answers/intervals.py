@@ -123,7 +123,10 @@ def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
     for item in select.expressions:
         items.append(item)
         if is_star(item) or spreads(item):
-            bounded |= known
+            lost, renamed = _without_intervals(item, known)
+            bounded |= known - lost | {fold(new) for new in renamed.values()}
+            for name, new in renamed.items():
+                items += [_named(f"{name}_{end}", f"{new}_{end}") for end in ("low", "high")]
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
         if isinstance(inner, exp.Column) and fold(inner.name) in known:
@@ -131,6 +134,20 @@ def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
             items += [_named(f"{inner.name}_{end}", f"{item.alias_or_name}_{end}") for end in ("low", "high")]
     select.set("expressions", items)
     return bounded
+
+
+def _without_intervals(item: exp.Expression, known: set[str]) -> tuple[set[str], dict[str, str]]:
+    """Leave out of ``*`` the intervals of columns that it leaves out, replaces or renames; return these, and the new names."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return set(), {}
+    renamed = {fold(other.this.name): other.alias for other in star.args.get("rename") or []}
+    changed = {*renamed, *(fold(name.name) for name in star.args.get("except_") or [])}
+    changed |= {fold(other.alias) for other in star.args.get("replace") or []}
+    ends = [f"{name}_{end}" for name in sorted(changed & known) for end in ("low", "high")]
+    if ends:
+        star.set("except_", [*(star.args.get("except_") or []), *map(name_of, ends)])
+    return changed & known, {name: new for name, new in renamed.items() if name in known}
 
 
 def _named(column: str, alias: str) -> exp.Alias:

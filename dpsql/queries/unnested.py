@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.queries.constant_rows import free_name
 from dpsql.queries.leaves import Facts
+from dpsql.source.limits import MOST_MET
 from dpsql.source.model import fold, identifier, quoted, refuse
 from dpsql.source.parse import parse, render
 
@@ -80,12 +81,19 @@ def _of_relations(select: exp.Select, facts: Facts) -> Iterator[_List]:
 
 
 def _of_items(select: exp.Select, facts: Facts, named: Callable[[exp.Expression], str]) -> Iterator[_List]:
-    """Make ``SELECT unnest(l[:5]) FROM r`` a column of r; of several, rows would be made side by side."""
+    """Make ``SELECT unnest(l[:5]) FROM r`` a column of r; of several, rows would be made side by side.
+
+    Windows beside it see the rows before they are multiplied, so then it stays.
+    """
     items = [item for item in select.expressions if _is_call(item.unalias())]
-    call = items[0].unalias() if len(items) == 1 else None
+    call = items[0].unalias() if len(items) == 1 and select.find(exp.Window) is None else None
     at = None if call is None else _relation(select, call, facts)
     if call is not None and at is not None:
         name, element = items[0].alias or named(items[0]), free_name(select, "element")
+        for item in select.expressions:
+            star = item.this if isinstance(item, exp.Column) else item
+            if isinstance(star, exp.Star) and (item is star or fold(item.table) == fold(at.alias_or_name)):
+                star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(element, quoted=True)])
         items[0].replace(exp.alias_(exp.column(element, table=at.alias_or_name, quoted=True), name, quoted=True))
         yield _List(at, call.expressions[0], element)
 
@@ -137,6 +145,7 @@ def _with_elements(select: exp.Select, item: exp.Expression, lists: Sequence[_Li
     inner, outer = item.copy(), quoted(name)
     if not item.alias:
         inner.set("alias", exp.TableAlias(this=identifier(name)))
+    products = 1
     computed, made, numbers, within, helpers = list[str](), list[str](), list[str](), list[str](), list[str]()
     for one in lists:
         if fold(one.element) in taken:
@@ -151,6 +160,9 @@ def _with_elements(select: exp.Select, item: exp.Expression, lists: Sequence[_Li
         numbers.append(f"range(1, {len(elements) + 1}) AS {quoted(f'{mark}_places')}({place})")
         within.append(f"{place} <= {count}")
         helpers += [place, count, *parts]
+        products *= len(elements)
+    if products > MOST_MET:
+        refuse("UNNEST", f"{products:,} rows are made of one: say fewer elements, {MOST_MET:,} rows at most", lists[0].value)
     # the conditions stand outside: a list of n has n rows, where a join on them is reckoned to meet one
     rows = (
         f"SELECT * EXCLUDE ({', '.join(helpers)}) FROM (SELECT *, {', '.join(made)} "  # noqa: S608 -- checked like the text

@@ -39,6 +39,8 @@ from dpsql.source.ways import LEAF
 MOST_ROWS = 1000
 """Rows of one unit that each side of a join of people's rows keeps."""
 
+MOST_BY_ORDER = 1_000
+"""Public rows that one row of people is reckoned to meet by ``<`` and the like: of more the noise would hide what is asked."""
 MOST_MET = 1_000_000
 """Combinations of public rows beside one row of people, where there are several public relations: the work is done only where there
 is such a row."""
@@ -50,6 +52,7 @@ LONGEST = 256
 
 _FIXED = frozenset({"INTERVAL", "TIME WITH TIME ZONE", '"NULL"'})
 _LONG = "a {} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it, in a subquery before the join"
+_LISTED = "a {} of one row would be repeated for many; FROM t, unnest(t.l[:5]) AS e(x) makes rows of elements, l[1] takes one"
 LIMITING = "dpsql_limiting"
 """Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 
@@ -115,7 +118,7 @@ def cut(rows: Rows) -> None:
             value = shown.this if column is None else short(shown.this, column.sql_type)
             # a column that cannot be bounded is missing by name, and refused only if the text uses it
             if column is not None and value is None:
-                item.leave_out(column, _LONG.format(column.sql_type))
+                item.leave_out(column, _long(column.sql_type))
             elif value is shown.this:
                 listed.append(shown)
             elif value is not None:
@@ -124,6 +127,10 @@ def cut(rows: Rows) -> None:
                 listed.append(exp.Alias(this=value, alias=identifier(shown.alias)))
         item.node.this.set("expressions", listed)
         item.short = True
+
+
+def _long(sql_type: str) -> str:
+    return (_LISTED if sql_type.endswith("]") else _LONG).format(sql_type)
 
 
 def short(value: exp.Expression, sql_type: str) -> exp.Expression | None:
@@ -155,7 +162,7 @@ def _shortened(rows: Rows) -> Rows:
         for column in item.columns:
             value = short(exp.Column(this=identifier(column.ref), table=identifier(item.alias)), column.sql_type)
             if value is None:
-                item.unsafe[fold(column.name)] = _LONG.format(column.sql_type)
+                item.unsafe[fold(column.name)] = _long(column.sql_type)
             else:
                 layer.listed.append((replace(column, ref=rows.fresh("p")), canonical(value, column.sql_type), item))
     return layer.close()

@@ -22,7 +22,7 @@ from dpsql.source.expressions import Rewriter
 from dpsql.source.keys import exact, one_equality
 from dpsql.source.layers import Layer, Rows, comparable, compared, plain
 from dpsql.source.leaves import View
-from dpsql.source.limits import MOST_COUNTED, MOST_MET, cut, limit, looked_up, shorten
+from dpsql.source.limits import MOST_BY_ORDER, MOST_COUNTED, MOST_MET, cut, limit, looked_up, shorten
 from dpsql.source.listing import Listing
 from dpsql.source.model import UNIT, Column, fold, identifier, refuse
 from dpsql.source.parse import render, used
@@ -233,8 +233,8 @@ class Joins:
     ) -> int:
         """Return how many rows a join makes of a unit, at most: of public tables their rows say it.
 
-        Where a row meets public rows by more than equal values, it is reckoned to meet one: of periods, ranges and nearest ones the
-        bound would be far too wide, and rows that are more are bounded as any.
+        Where a row looks a period or range up (`_between`), or meets more than `MOST_BY_ORDER` public rows by order, it is reckoned
+        to meet one: the bound would be far too wide, and rows that are more are bounded as any.
         """
         if rows.unit is not None and item.protected:
             along = [self._along(*pair, rows, item) for c in conditions if (pair := self._linked(c, item, both)) is not None]
@@ -283,11 +283,12 @@ class Joins:
     def _met(self, public: Item, conditions: Sequence[exp.Expression], both: Scope, *, all_rows: bool = False) -> int:
         """Return how many rows of a public relation a row of the others meets, at most: all of them where there is no condition.
 
-        ``all_rows``: and where the conditions are of more than equal values; else it is reckoned to meet one then (`_most`).
+        ``all_rows``: also where it may be reckoned to meet one (`_most`).
         """
         refs = dict.fromkeys(column.ref for column in self._fixed(public, conditions, both))
         related = any(len({both.resolve(c)[0] is public for c in one.find_all(exp.Column)}) > 1 for one in conditions)
-        if related and not refs and not all_rows:
+        by_order = related and not refs and not all_rows
+        if by_order and _between(public, conditions, both):
             return 1
         fixed = [exp.Column(this=identifier(ref), table=identifier(public.alias)) for ref in refs]
         count = exp.Select(expressions=[exp.alias_(exp.Count(this=exp.Star()), "n", quoted=True)]).from_(public.node.copy())
@@ -300,7 +301,8 @@ class Joins:
             except duckdb.Error:  # what is wrong with it is said where it is checked
                 row = None
             self.analysis.counted[text] = max(1, int((row and row[0]) or 1))
-        return self.analysis.counted[text]
+        most = self.analysis.counted[text]
+        return 1 if by_order and most > MOST_BY_ORDER else most
 
     def _bounded(self, rows: Rows, item: Item, *, key: bool) -> Item:
         """Give values that a join repeats for many rows a bound: those of the one row of a unit, and of rows that meet public ones.
@@ -470,3 +472,26 @@ def joined(item: Item, kind: str | None, side: str | None, conditions: Sequence[
     """Return a relation as a join; without conditions every row meets every row."""
     on = {"on": exp.and_(*conditions, copy=False)} if conditions else {}
     return exp.Join(this=item.node, kind=kind, side=side, **on)
+
+
+def _between(public: Item, conditions: Sequence[exp.Expression], both: Scope) -> bool:
+    """Return whether a value of the other rows lies between two public ones: ``x >= p.low AND x < p.high``."""
+
+    def is_public(node: exp.Expression) -> bool:
+        return any(both.resolve(column)[0] is public for column in node.find_all(exp.Column))
+
+    above: set[str] = set()
+    below: set[str] = set()
+    for condition in conditions:
+        if isinstance(condition, exp.Between):
+            pairs = [(condition.this, condition.args["low"], above), (condition.this, condition.args["high"], below)]
+        elif isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
+            sides = (above, below) if isinstance(condition, exp.GT | exp.GTE) else (below, above)
+            left, right = condition.this, condition.expression
+            pairs = [(left, right, sides[0]), (right, left, sides[1])]
+        else:
+            continue
+        for value, bound, ends in pairs:
+            if is_public(bound) and not is_public(value):
+                ends.add(render(value))
+    return not above.isdisjoint(below)

@@ -139,3 +139,26 @@ def test_a_statement_that_a_client_runs_again_to_show_its_rows_says_nothing_of_i
         text = "FROM dp_query('SELECT names.g, count(t.p) AS n FROM names LEFT JOIN t USING (g) GROUP BY 1', epsilon := 1)"
         assert [connection.execute(text).fetchall() for _ in range(2)][0] == connection.sql(text).fetchall()
         assert "answered by release" not in capfd.readouterr().err
+
+
+BY_ORDER = [
+    "SELECT m, count(*) AS n FROM generate_series(DATE '2024-01-01', DATE '2024-06-01', INTERVAL 1 MONTH) s(m) JOIN t ON day <= m GROUP BY m",
+    "SELECT k, count(*) AS n FROM t, (VALUES (10), (20)) v(k) WHERE age >= v.k GROUP BY 1",
+    "SELECT k, count(*) AS n FROM t JOIN (VALUES (10), (20)) v(k) ON v.k <> age GROUP BY 1",
+    "SELECT d, count(*) AS n FROM moments JOIN t ON day > d GROUP BY 1",
+    "SELECT k, avg(age) * 100 AS n FROM t JOIN range(0, 60, 20) v(k) ON age >= v.k GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("text", BY_ORDER)
+def test_a_row_counts_beside_every_public_row_that_it_meets_by_order(con, text):
+    answer, true = dict(asked(con, text)), dict(con.execute(text).fetchall())
+    assert true.keys() <= answer.keys()
+    assert all(abs(answer[key] - true.get(key, 0)) < 25 for key in answer)
+
+
+def test_more_rows_than_are_reckoned_with_can_be_said(con):
+    text = "SELECT count(*) AS n FROM t JOIN (VALUES (0, 60), (10, 60), (20, 60)) v(a, b) ON age >= v.a AND age < v.b"
+    [(true,)] = con.execute(text).fetchall()
+    assert asked(con, text)[0][0] < 0.6 * true, "a value between two columns is reckoned to meet one"
+    assert abs(con.execute("FROM dp_query(?, epsilon := 25, max_rows := 3)", [text]).fetchall()[0][0] - true) < 25

@@ -47,3 +47,31 @@ def test_a_quotient_of_columns_that_are_handed_on_is_one_of_aggregates(con, hand
         assert all(0 <= share <= 100 for share in shares)
     more = dpsql.query(con, "SELECT n, s / n AS m FROM (SELECT g, sum(v) AS s, count(*) AS n FROM t GROUP BY g)", epsilon=0.3, confidence=0.95)
     assert more.columns == ["n", "n_low", "n_high", "m"] and len(more.fetchall()) == 60
+
+
+INNER = "(SELECT g, avg(v) AS m, count(*) AS n FROM t GROUP BY g)"
+
+
+@pytest.mark.parametrize(
+    ("items", "columns"),
+    [
+        ("*", ["g", "m", "m_low", "m_high", "n", "n_low", "n_high"]),
+        ("* REPLACE (m * 12 AS m)", ["g", "m", "n", "n_low", "n_high"]),
+        ("* EXCLUDE (m), n / 2 AS m", ["g", "n", "n_low", "n_high", "m"]),
+        ('x.* EXCLUDE ("M")', ["g", "n", "n_low", "n_high"]),
+        ("* RENAME (m AS mean)", ["g", "mean", "n", "n_low", "n_high", "mean_low", "mean_high"]),
+        ("* EXCLUDE (n) REPLACE (upper(g) AS g)", ["g", "m", "m_low", "m_high"]),
+    ],
+)
+def test_a_star_hands_on_the_intervals_of_columns_as_they_are(con, items, columns):
+    answer = dpsql.query(con, f"SELECT {items} FROM {INNER} AS x", epsilon=0.3, confidence=0.95)
+    assert answer.columns == columns
+    whole = dpsql.query(con, f"SELECT * FROM {INNER} AS x", epsilon=0.3, confidence=0.95)
+    for name in ("m_low", "n_high"):
+        if name in columns:
+            assert [row[columns.index(name)] for row in answer.fetchall()] == [row[whole.columns.index(name)] for row in whole.fetchall()]
+
+
+def test_a_star_without_a_number_has_no_interval(con):
+    with pytest.raises(dpsql.ArgumentError, match="confidence = 0.95"):
+        dpsql.query(con, f"SELECT * REPLACE (m * 12 AS m) FROM {INNER.replace(', count(*) AS n', '')}", epsilon=0.3, confidence=0.95)

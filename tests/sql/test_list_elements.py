@@ -59,6 +59,16 @@ def test_rows_of_elements_are_duckdbs(con, text):
     assert all(abs(answer[key] - true[key]) < 20 for key in true)
 
 
+def test_a_star_beside_elements_is_the_rows_columns(con):
+    for text in (
+        "SELECT count(*) FROM (SELECT home, unnest([home, 'a']) AS x FROM r UNION ALL SELECT home, 'b' FROM r)",
+        "SELECT count(x) FROM (SELECT * EXCLUDE (tags, numbers, packed), unnest([home, 'a']) AS x FROM r "
+        "UNION ALL SELECT * EXCLUDE (tags, numbers, packed), upper(home) FROM r)",
+    ):
+        [(true,)], [(answer,)] = con.execute(text).fetchall(), asked(con, text)
+        assert abs(answer - true) < 40, text
+
+
 def test_elements_may_be_a_key(con):  # DuckDB 1 wants a subquery
     for item in ("tags[:4]", "[home, 'a']"):
         answer = dict(asked(con, f"SELECT unnest({item}) AS x, count(*) FROM r GROUP BY x"))
@@ -129,6 +139,9 @@ def test_rows_per_person_are_as_many_as_elements(con):
         ("SELECT count(*) FROM homes LEFT JOIN r USING (home), unnest(r.tags[:2]) AS t(tag)", r"unnest\(t.l\[:5\]\)"),
         ("SELECT count(*) FROM r, unnest(q.tags[:2]) AS t(tag)", "q.tags"),
         ("SELECT count(*) FROM r, unnest(age[:2]) AS t(tag)", "cannot bind"),
+        ("SELECT count(*) FROM (SELECT unnest(tags[:2]) AS x, row_number() OVER (PARTITION BY p ORDER BY age) AS n FROM r)", "OVER|unnest"),
+        ("SELECT count(*) FROM (SELECT unnest(tags[:2]) AS x FROM r QUALIFY row_number() OVER (PARTITION BY p ORDER BY age) = 1)", "OVER|unnest"),
+        ("SELECT count(*) FROM r, unnest(tags[:100]) a(x), unnest(tags[:100]) b(y), unnest(tags[:100]) c(z), unnest(tags[:9]) d(w)", "9,000,000 rows"),
         ("SELECT count(*) FROM r, unnest(nothing[:2]) AS t(tag)", "nothing"),
     ],
 )
