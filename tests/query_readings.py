@@ -225,6 +225,11 @@ def fixed(counts: np.ndarray, mechanism: str, scale: object) -> np.ndarray:
     return np.asarray(counts + np.arange(counts.size, dtype=np.int64).reshape(counts.shape) % 5)
 
 
+def priced(questions: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return questions, each with its other options, as `read_questions` asks them."""
+    return [(sql, f"epsilon := 0.3{', ' if more else ''}{more}") for sql, more in questions]
+
+
 def read_questions(
     patch: pytest.MonkeyPatch, left_out: str | None, questions: Sequence[tuple[str, str]], earlier: Readings | None = None,
     declaring: str | None = None,

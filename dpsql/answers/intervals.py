@@ -28,7 +28,7 @@ from dpsql.noise.entropy import BoolArray
 from dpsql.queries.asked import Wanted
 from dpsql.queries.choosing import LISTED
 from dpsql.queries.estimating import Estimates
-from dpsql.queries.names import is_star, spreads
+from dpsql.queries.names import is_star, spreads, star_of
 from dpsql.queries.reading import Read
 from dpsql.queries.taken import CORE
 from dpsql.session.instance import Context
@@ -138,8 +138,8 @@ def _handed_on(select: exp.Select, known: set[str]) -> set[str]:
 
 def _without_intervals(item: exp.Expression, known: set[str]) -> tuple[set[str], dict[str, str]]:
     """Leave out of ``*`` the intervals of columns that it leaves out, replaces or renames; return these, and the new names."""
-    star = item.this if isinstance(item, exp.Column) else item
-    if not isinstance(star, exp.Star):
+    star = star_of(item)
+    if star is None:
         return set(), {}
     renamed = {fold(other.this.name): other.alias for other in star.args.get("rename") or []}
     changed = {*renamed, *(fold(name.name) for name in star.args.get("except_") or [])}

@@ -6,17 +6,17 @@ text alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import duckdb
 from sqlglot import exp
 
 from dpsql.domains import sqltypes
 from dpsql.queries.constant_rows import is_constant
 from dpsql.queries.naming import canonical, plain, qualify
+from dpsql.source.joins import conjuncts, connected
 from dpsql.source.parse import render
 
-_MADE = frozenset({"DATE"})
+_WRITTEN = frozenset({"DATE"})
+"""Types whose constants are written as texts."""
 
 
 def left_by(condition: exp.Expression | None, node: exp.Expression) -> list[exp.Expression] | None:
@@ -33,8 +33,8 @@ def left_by(condition: exp.Expression | None, node: exp.Expression) -> list[exp.
     if condition is None or is_constant(node):
         return None
     own = canonical(node)
-    for part in _parts(condition, exp.And):
-        named = [_named(one, own) for one in _parts(part, exp.Or)]
+    for part in conjuncts(condition):
+        named = [_named(one, own) for one in connected(part, exp.Or)]
         if all(named):
             return [value for values in named for value in values or ()]
     return None
@@ -76,21 +76,11 @@ def _is_of(value: exp.Expression, sql_type: str) -> bool:
     family = sqltypes.parse(sql_type).family
     if isinstance(value, exp.Cast):
         made = value.to.sql(dialect="duckdb")
-        return sql_type in _MADE and made == sql_type and isinstance(value.this, exp.Literal)
+        return sql_type in _WRITTEN and made == sql_type and isinstance(value.this, exp.Literal)
     if family == "integer":
         number = value.this if isinstance(value, exp.Neg) else value
         return isinstance(number, exp.Literal) and not number.is_string and number.name.isdigit()
-    return (family == "text" or sql_type in _MADE) and isinstance(value, exp.Literal) and value.is_string
-
-
-def _parts(node: exp.Expression, kind: type[exp.Connector]) -> Iterator[exp.Expression]:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, kind):
-        for side in (node.this, node.expression):
-            yield from _parts(side, kind)
-    else:
-        yield node
+    return (family == "text" or sql_type in _WRITTEN) and isinstance(value, exp.Literal) and value.is_string
 
 
 def _named(condition: exp.Expression, own: str) -> list[exp.Expression] | None:

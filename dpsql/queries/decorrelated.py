@@ -15,6 +15,7 @@ from sqlglot import exp
 from dpsql.algebra.aggregates import INSIDE
 from dpsql.queries.constant_rows import free_name
 from dpsql.queries.leaves import Facts
+from dpsql.queries.names import is_star
 from dpsql.source.joins import conjuncts
 from dpsql.source.layers import outermost
 from dpsql.source.model import fold, identifier
@@ -38,7 +39,7 @@ def decorrelated(tree: exp.Expression, facts: Facts) -> exp.Expression:
     """Return a query with such subqueries as joins; it is changed."""
     for select in list(tree.find_all(exp.Select)):
         # a join would add columns to *
-        if any(isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star) for item in select.expressions):
+        if any(map(is_star, select.expressions)):
             continue
         where = select.args.get("where")
         for part in [*select.expressions, *([] if where is None else [where])]:

@@ -344,7 +344,7 @@ class KeyValues:
         Beside neither stand those in a key as a whole: moments of one unit make one value of it.
         """
         holder = exp.Paren(this=tree)
-        for node in list(holder.walk()):
+        for node in list(holder.walk()) if self.keys else ():
             name = "" if isinstance(node, exp.Column | exp.Literal) or node is holder else canonical(node)
             if name in self.atoms:
                 reference = _reference(self.atoms[name])

@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpsql.queries.constant_rows import constants
+from dpsql.queries.names import star_of
 from dpsql.text.names import fold
 
 DEEPEST = 64
@@ -104,8 +105,8 @@ class Lineage:
         """Return the columns that the SELECT gives, by folded name, in order; None where ``*`` stands for unknown ones."""
         out: dict[str, Origin] = {}
         for node in self.select.expressions:
-            star = node.this if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) else node
-            if isinstance(star, exp.Star):
+            star = star_of(node)
+            if star is not None:
                 spread = self._star(star, fold(node.table) if isinstance(node, exp.Column) else "")
                 if spread is None:
                     return None

@@ -96,9 +96,15 @@ def _as_written(node: exp.Expression) -> exp.Expression:
     return out
 
 
+def star_of(item: exp.Expression) -> exp.Star | None:
+    """Return the star of an item that stands for all columns, or all of one relation: ``*``, ``t.*``; None of other items."""
+    bare = item.this if isinstance(item, exp.Column) else item
+    return bare if isinstance(bare, exp.Star) else None
+
+
 def is_star(item: exp.Expression) -> bool:
-    """Return whether an item stands for all columns, or all of one relation: ``*``, ``t.*``."""
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+    """Return whether an item stands for all columns, or all of one relation."""
+    return star_of(item) is not None
 
 
 def spreads(item: exp.Expression) -> bool:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.queries.constant_rows import free_name
 from dpsql.queries.leaves import Facts
+from dpsql.queries.names import star_of
 from dpsql.source.limits import MOST_MET
 from dpsql.source.model import fold, identifier, quoted, refuse
 from dpsql.source.parse import parse, render
@@ -91,8 +92,8 @@ def _of_items(select: exp.Select, facts: Facts, named: Callable[[exp.Expression]
     if call is not None and at is not None:
         name, element = items[0].alias or named(items[0]), free_name(select, "element")
         for item in select.expressions:
-            star = item.this if isinstance(item, exp.Column) else item
-            if isinstance(star, exp.Star) and (item is star or fold(item.table) == fold(at.alias_or_name)):
+            star = star_of(item)
+            if star is not None and (item is star or fold(item.table) == fold(at.alias_or_name)):
                 star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(element, quoted=True)])
         items[0].replace(exp.alias_(exp.column(element, table=at.alias_or_name, quoted=True), name, quoted=True))
         yield _List(at, call.expressions[0], element)

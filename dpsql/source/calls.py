@@ -31,7 +31,7 @@ from dpsql.source.kernel import (
     is_number,
 )
 from dpsql.source.model import refuse
-from dpsql.source.parse import JSON_WAY, render, used
+from dpsql.source.parse import JSON_WAY, LIST_WAY, render, used
 from dpsql.source.scope import Scope
 from dpsql.source.total import declare_call, declare_guarded
 from dpsql.source.tuples import TOGETHER, together
@@ -40,7 +40,7 @@ _NOT_LISTED = "not on the list of what a source may compute; prepare the column 
 _INSTEAD = {
     "age": "write date_sub('year', b, a), which counts the complete years from b to a, or date_diff, which counts their beginnings",
     "json_extract": JSON_WAY,
-    "unnest": "it makes several rows of one: FROM t, unnest(t.l[:5]) AS e(x) makes rows of the first five elements; or name them "
+    "unnest": f"it makes several rows of one: {LIST_WAY}; or name them "
     "(list_contains(l, 'a'), l[1]), or make a linked table of them",
 }
 _INSTEAD |= dict.fromkeys(("json_extract_string", "json_extract_path", "json_extract_path_text", "json_value"), JSON_WAY)

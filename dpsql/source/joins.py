@@ -25,9 +25,14 @@ def chain(node: exp.Expression) -> tuple[exp.Expression, list[exp.Join]]:
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
     """Return the conditions that AND connects."""
+    return connected(node, exp.And)
+
+
+def connected(node: exp.Expression, by: type[exp.Connector]) -> list[exp.Expression]:
+    """Return the conditions that AND, or OR, connects, whatever brackets stand around them."""
     if isinstance(node, exp.Paren):
-        return conjuncts(node.this)
-    return [*conjuncts(node.this), *conjuncts(node.expression)] if isinstance(node, exp.And) else [node]
+        return connected(node.this, by)
+    return [*connected(node.this, by), *connected(node.expression, by)] if isinstance(node, by) else [node]
 
 
 def key_pairs(join: exp.Join, scope: Scope, item: Item, where: str) -> list[tuple[Column, exp.Expression]]:

@@ -32,6 +32,7 @@ from dpsql.algebra.pieces import call, only_if
 from dpsql.source.layers import COMBINING, Layer, Rows, canonical, comparable
 from dpsql.source.model import Column, fold, identifier, refuse
 from dpsql.source.narrow import NUMBERING
+from dpsql.source.parse import LIST_WAY
 from dpsql.source.scope import Item, Scope
 from dpsql.source.total import keeps
 from dpsql.source.ways import LEAF
@@ -52,7 +53,7 @@ LONGEST = 256
 
 _FIXED = frozenset({"INTERVAL", "TIME WITH TIME ZONE", '"NULL"'})
 _LONG = "a {} of one row would be repeated for many; CAST it to VARCHAR, or take a part of it, in a subquery before the join"
-_LISTED = "a {} of one row would be repeated for many; FROM t, unnest(t.l[:5]) AS e(x) makes rows of elements, l[1] takes one"
+_LISTED = f"a {{}} of one row would be repeated for many; {LIST_WAY}, l[1] takes one"
 LIMITING = "dpsql_limiting"
 """Mark on a generated SELECT that leaves rows of a unit out: how many it keeps."""
 

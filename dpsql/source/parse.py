@@ -24,6 +24,7 @@ from dpsql.text.strict import StrictDuckDB
 QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
 """Tokens that a SELECT may start with."""
 
+LIST_WAY = "FROM t, unnest(t.l[:5]) AS e(x) makes rows of the first five elements"
 JSON_WAY = "a source reads no JSON: make a column of the value, ALTER TABLE t ADD COLUMN s VARCHAR; UPDATE t SET s = j->>'s'"
 PIVOT_WAY = "name the values that become columns: PIVOT (SELECT ...) ON b IN ('x', 'y') USING sum(n)"
 

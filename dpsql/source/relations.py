@@ -14,14 +14,14 @@ from dpsql.source.joins import chain, covered_key, key_pairs, one_row_a_key
 from dpsql.source.keys import in_bytes, one_equality
 from dpsql.source.leaves import Cte, Leaves, View, path_of
 from dpsql.source.model import RESERVED, Column, fold, identifier, refuse
-from dpsql.source.parse import agree, parse, render, tokens, used
+from dpsql.source.parse import LIST_WAY, agree, parse, render, tokens, used
 from dpsql.source.rows import number_column
 from dpsql.source.scope import Item, Scope, empty_relation, with_relations
 
 DEEPEST = 24
 """Views, CTEs and subqueries may be nested this deep."""
 
-_LISTS = "it repeats rows; FROM t, unnest(t.l[:5]) AS e(x) makes rows of the first five elements of a list"
+_LISTS = f"it repeats rows; of a list, {LIST_WAY}"
 _CLAUSES = {
     "distinct": ("DISTINCT", "it merges rows"),
     "group": ("GROUP BY", "it merges rows; FROM dp_marginals('table', columns := [the grouped columns], ...) counts by group"),

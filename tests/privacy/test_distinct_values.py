@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, excess, moved, read_questions
+from query_readings import NEIGHBOURS, Readings, excess, moved, priced, read_questions
 
 from dpsql.estimates.measures import Measure
 from dpsql.measure import statement
@@ -26,8 +26,7 @@ QUESTIONS: list[tuple[str, str]] = [
 
 
 def read(patch: pytest.MonkeyPatch, left_out: str | None, earlier: Readings | None = None) -> Readings:
-    priced = [(sql, f"epsilon := 0.3{', ' if more else ''}{more}") for sql, more in QUESTIONS]
-    return read_questions(patch, left_out, priced, earlier)
+    return read_questions(patch, left_out, priced(QUESTIONS), earlier)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, excess, read_questions
+from query_readings import NEIGHBOURS, Readings, excess, priced, read_questions
 
 from dpsql.measure.statement import Statement
 
@@ -32,8 +32,7 @@ QUESTIONS: list[tuple[str, str]] = [
 
 
 def read(patch: pytest.MonkeyPatch, left_out: str | None, earlier: Readings | None = None) -> Readings:
-    priced = [(sql, f"epsilon := 0.3{', ' if more else ''}{more}") for sql, more in QUESTIONS]
-    return read_questions(patch, left_out, priced, earlier, MAKING)
+    return read_questions(patch, left_out, priced(QUESTIONS), earlier, MAKING)
 
 
 @pytest.fixture(scope="module")

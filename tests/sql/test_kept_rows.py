@@ -90,7 +90,7 @@ MADE = [
     ("SELECT count(*) FROM visits JOIN tags USING (ward)", 8),  # three rows of tags have no ward, and meet nobody
     ("SELECT count(*) FROM tags, visits WHERE visits.ward = tags.ward", 8),
     ("SELECT count(*) FROM visits JOIN (SELECT ward, tag FROM tags WHERE tag < 2) t USING (ward)", 4),
-    ("SELECT count(*) FROM visits JOIN months ON m BETWEEN third AND third + 1", 48),  # how many a row meets is not known
+    ("SELECT count(*) FROM visits JOIN months ON m BETWEEN third AND third + 1", 48),  # as many as there are
     ("SELECT count(*) FROM (SELECT patient, count(*) AS n FROM visits GROUP BY patient) CROSS JOIN months", 12),
     ("SELECT count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits b WHERE b.patient = visits.patient)", 4),
     ("SELECT count(*) FROM (SELECT patient, ward FROM visits EXCEPT SELECT patient, 'a' FROM visits)", 4),

@@ -204,9 +204,11 @@ class Asking:
         capped = extent(node, Relations(self.facts.range, self.given, most).known(self.lineage))
         if not capped.finite:
             return limits
-        by = f"the {most} rows of a unit that links allow" if along else f"max_contributions = {contributions}"
-        if not along and most > contributions:
-            by = f"the {most} rows that max_contributions = {contributions} of a unit can become"
+        by = f"max_contributions = {contributions}"
+        if along:
+            by = f"the {most} rows of a unit that links allow"
+        elif most > contributions:
+            by = f"the {most} rows that {by} of a unit can become"
         self.notes.append(
             f"{text} is bounded by {by}, above which it counts as that; "
             f"bounds := {{{text!r}: [1, 100]}} says more, bounds := {{{text!r}: 'auto'}} has it learned"

@@ -166,8 +166,9 @@ class Planning(Asking):
                 advice = "says how many rows of a unit count in all groups together; leave max_groups and max_rows_per_group out"
                 raise ArgumentError("max_rows", whole, advice)
             # in a FROM that makes several rows of one, more of them may be there than are reckoned with
-            more = self.protected.source.local and not self.one_per_unit
-            return Bounding((whole if more else min(whole, most)) if isinstance(whole, int) else most, None, None)
+            if isinstance(whole, int) and (self.one_per_unit or not self.protected.source.local):
+                whole = min(whole, most)
+            return Bounding(whole if isinstance(whole, int) else most, None, None)
         if not self.asked.keys or self.one_per_unit:
             return Bounding(min(rows, most) if self.one_per_unit and rows else rows or most, None, None)
         # no bound by group: rows of a unit may be in any groups
