@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from dpsql.books.entries import canonical_json
@@ -49,6 +50,8 @@ class Held:
         ``arguments`` and ``conditions``: texts, in the order of the positions in the plan.
     bought : str
         When, in ISO format; empty where that is not known.
+    views : str or None
+        What the views that were read said then (`dpsql.source.model.Source.views`), where this DuckDB writes them as it did.
     """
 
     release: str
@@ -57,6 +60,7 @@ class Held:
     numbers: Numbers
     question: Mapping[str, Any]
     bought: str = ""
+    views: str | None = None
 
     @cached_property
     def estimates(self) -> Estimates:
@@ -88,7 +92,8 @@ def of_release(context: Context, release: Release) -> Held:
     answer = numbers(plan.query, np.asarray(statistics.blocks[0]), statistics.values)
     manifest = release.manifest
     question, bought = manifest["parameters"]["query"], str(manifest["created"])
-    return Held(release.identifier, str(manifest["sha256"]), plan, answer, question, bought)
+    views = manifest.get("views") if manifest.get("versions", {}).get("duckdb") == duckdb.__version__ else None
+    return Held(release.identifier, str(manifest["sha256"]), plan, answer, question, bought, views)
 
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:

@@ -38,11 +38,14 @@ def scale(plan: Plan) -> float | None:
 def bounding(query: QueryPlan, unit: str | None) -> list[str]:
     """Return how rows of a unit are bounded, and how private groups are chosen; nothing where all rows and groups count."""
     sentences = []
-    if unit is not None and query.max_groups is not None:
+    if query.unit and query.max_groups is not None:
         sentences.append(
-            f"at most {_count(query.max_groups, 'group')} of each {unit}, and at most "
+            f"at most {_count(query.max_groups, 'group')} of each {unit or 'row of the table'}, and at most "
             f"{_count(query.max_rows_per_group or 1, 'row')} of it in each, are kept, at random: numbers are of the kept rows"
         )
+    elif query.unit and unit is None and query.max_rows is not None:
+        most = _count(query.max_rows, "row")
+        sentences.append(f"a row that becomes several in this FROM counts as at most {most}, at random")
     elif unit is not None and query.max_rows is not None:
         are = "is" if query.max_rows == 1 else "are"
         which = ", of those that differ in group or counted value," if query.different else ""

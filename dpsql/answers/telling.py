@@ -50,11 +50,11 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         say(context, f"{name} of {table}: {line}")
     protection = protected.protection
     unit, most, source = protection.privacy_unit, protection.max_contributions, protected.source
-    if unit is None or source.one_per_unit or not heard(context):
+    if not protected.of_units or source.one_per_unit or not heard(context):
         return
     sentence = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
-    if query is None:
-        comparable = True
+    if query is None or unit is None:
+        comparable = unit is not None
     else:
         most = query.max_rows or 0
         filtered = query.different or any(counted.filter is not None for counted in query.counting)
@@ -131,12 +131,15 @@ def tell_older(
     bought = f"{name} of {about(protected)}: answered by release {stored.release}, bought {stored.bought[:10]}, free"
     query = stored.plan.query
     changed = [] if query is None or today is None else _changed((query, stored.question["arguments"]), today)
+    then = f", with what was declared then ({'; '.join(changed)})" if changed else ""
+    if stored.views is not None and stored.views != protected.source.views:
+        changed, then = ["views"], f", of what the view said then, which says otherwise now{then}"
     if not changed and just_now:
         return
     if not changed:
         say(context, f"{bought}; rows that have changed since then are in it as they were")
         return
-    say(context, f"{bought}, with what was declared then ({'; '.join(changed)}): release := 'another name' buys it anew")
+    say(context, f"{bought}{then}: release := 'another name' buys it anew")
 
 
 def _changed(then: Stated, today: Stated) -> list[str]:

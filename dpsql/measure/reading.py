@@ -116,9 +116,8 @@ def snapshot(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 def bounding(protected: ProtectedSource) -> dict[str, Any]:
     """Return how rows of a unit are bounded: which ones are kept is drawn anew at each reading."""
-    unit = protected.protection.privacy_unit is not None
     most, salt = protected.protection.max_contributions, fresh_salt()
-    return {"unit": unit, "max_contributions": most, "salt": salt, "numbered": protected.source.row is not None}
+    return {"unit": protected.of_units, "max_contributions": most, "salt": salt, "numbered": protected.source.row is not None}
 
 
 @contextmanager

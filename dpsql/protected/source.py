@@ -136,6 +136,11 @@ class ProtectedSource:
         return self.source.most_rows or self.protection.max_contributions
 
     @property
+    def of_units(self) -> bool:
+        """Whether rows are those of units, of which so many count, or of rows that may come out several times; else all count."""
+        return self.protection.privacy_unit is not None or self.source.local
+
+    @property
     def unit_is(self) -> str:
         """What a column is that says whose row it is: of a linked table its link."""
         return "is the privacy unit" if self.own == self.key else f"is the link to {self.key}"
@@ -444,7 +449,7 @@ def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:
     if context.analyst is not None:
         raise UnsupportedQuery(source.table.text, "its rows are in another place, which a served database does not ask")
     for table in away:
-        if source.linked or table != source.table:
+        if source.linked or table != source.table or not protected.protection.privacy_unit and source.local:
             reason = "its rows are in another place: it is read alone, not beside protected tables, linked or joined"
             raise UnsupportedQuery(table.text, reason)
         if context.cursor.execute(f"SELECT 1 FROM {table.text} LIMIT 1").fetchone() is not None:  # noqa: S608 -- quoted
@@ -461,14 +466,15 @@ def remote_of(context: Context, table: TableId) -> Remote | None:
 def _over_links(context: Context, protected: ProtectedSource) -> ProtectedSource:
     """Return a source with the unit and the rows of a unit that it has, where those are not what its table's contract says."""
     source, held = protected.source, protected.protection
-    if not source.linked and not (source.local and held.privacy_unit is None):
+    unit = unit_of(context, source.table) if source.linked or (source.local and held.privacy_unit is None) else None
+    if unit is None and not source.linked:
         return protected
     lineages = (lineage_of(context, table) for table in source.linked)
     return dataclasses.replace(
         protected,
         protection=dataclasses.replace(
             held,
-            privacy_unit=unit_of(context, source.table),
+            privacy_unit=unit,
             max_contributions=held.max_contributions if source.most is None else source.most,
         ),
         contract=held,

@@ -298,6 +298,7 @@ def manifest(protected: ProtectedSource, purchase: Purchase, total: int | None, 
         "total": total,
         "notes": notes,
         **({"linked": purchase.linked} if purchase.linked else {}),
+        **({"views": protected.source.views} if protected.source.views else {}),
         "created": dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat(),
         "versions": versions(),
     }

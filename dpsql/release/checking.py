@@ -84,6 +84,7 @@ def check_manifest(item: Mapping[str, Any]) -> None:
     _require(_whole(item.get("max_contributions", 1)) and item.get("max_contributions", 1) >= 1)
     _require(item.get("privacy_unit") is None or isinstance(item["privacy_unit"], str))
     _require(isinstance(item.get("created", ""), str) and item.get("neighbors", "add_remove") in ("add_remove", "replace_one"))
+    _require(isinstance(item.get("views", ""), str))
     total = item["total"]
     _require(total is None or (_whole(total) and 0 <= total < 1 << 53))
     _require(all(isinstance(note, str) for note in item.get("notes", [])) and isinstance(item.get("versions", {}), dict))

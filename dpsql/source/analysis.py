@@ -31,7 +31,8 @@ one unit.) How many they are is not bounded here; whoever counts keeps a bounded
 alone, and so bounds the effect of a unit. By induction over the generated SQL (:mod:`dpsql.source.local`), in which r and s have
 the property and p is public:
 
-- the protected table, with ``__dp_unit`` made of its privacy unit column, has it; so have ``SELECT e1, ..., en, __dp_unit FROM r``
+- the protected table, with ``__dp_unit`` made of its privacy unit column, has it, and one without such a column, in which each row
+  is a unit, with the number of the row, a name that nothing else is made of; so have ``SELECT e1, ..., en, __dp_unit FROM r``
   and ``WHERE``, of expressions that read one row;
 - ``GROUP BY __dp_unit, ...``: a group holds rows of one unit. The aggregates do not depend on the order of rows;
 - a window with ``PARTITION BY __dp_unit, ...``: a partition holds rows of one unit. Where the order of rows matters, it is total:
@@ -125,7 +126,8 @@ need a budget of their own, or must not be offered as public tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 from sqlglot import exp
@@ -233,13 +235,12 @@ def analyse(
         try:
             return run(LocalAnalysis)
         except WithoutUnit as without:
-            # with a unit it would be refused all the same: then that is what is wrong with it
+            # a row is a person: DuckDB's number of the row says whose it is
             try:
-                run(LocalAnalysis, lambda table: catalog.columns(table)[0].name)
+                return run(LocalAnalysis, lambda table: unit_column(table) or ROW)
             except (UnsupportedQuery, ArgumentError) as again:
-                if str(again) == str(first):
-                    raise first from None
-            raise without from None
+                # with a unit it would be refused all the same: then that is what is wrong with it
+                raise (first if str(again) == str(first) else without) from None
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 
@@ -313,7 +314,14 @@ def _analyse(catalog: Catalog, analysis: Analysis, text: str) -> Source:
         linked=tuple(analysis.lineages),
         most=relation.most if analysis.lineages else None,
         theirs=None if theirs is None else render(theirs, own=True),
+        views=_digest(analysis.views),
     )
+
+
+def _digest(views: Mapping[TableId, str]) -> str | None:
+    """Return what changes where a view comes to say something else; None without views."""
+    texts = sorted((view.text, text) for view, text in views.items())
+    return hashlib.sha256(repr(texts).encode()).hexdigest()[:16] if texts else None
 
 
 def find_table(cursor: duckdb.DuckDBPyConnection, text: str, *, database: str, schema: str, views: bool = False) -> TableId:

@@ -44,6 +44,8 @@ _INSTEAD = {
     "(list_contains(l, 'a'), l[1]), or make a linked table of them",
 }
 _INSTEAD |= dict.fromkeys(("json_extract_string", "json_extract_path", "json_extract_path_text", "json_value"), JSON_WAY)
+_OF_SEVERAL = dict.fromkeys(("list_has_any", "array_has_any"), exp.or_)
+_OF_SEVERAL |= dict.fromkeys(("list_has_all", "array_has_all"), exp.and_)
 _LENGTHS = frozenset({"len", "length"})
 _SAMPLES = {
     TEXT: ("'a'", "''", "'é1'", "'2020-01-01'"),
@@ -52,6 +54,13 @@ _SAMPLES = {
     "TIMESTAMP WITH TIME ZONE": ("TIMESTAMPTZ '2020-02-29 12:34:56+00'",),
 }
 """Values on which a call's constants (pattern, format, ...) are tried before anything is charged."""
+
+
+def _elements(node: exp.Expression) -> list[exp.Expression] | None:
+    """Return the elements of a list, as users write it, or as DuckDB writes it into a view; None of anything else."""
+    made = node.expression if isinstance(node, exp.Dot) and node.this.name.lower() in ("main", "system") else node
+    is_made = isinstance(made, exp.Anonymous) and str(made.this).lower() == "list_value"
+    return list(made.expressions) if is_made or isinstance(node, exp.Array) else None
 
 
 class Calls:
@@ -88,6 +97,10 @@ class Calls:
         spec = FUNCTIONS.get(name)
         if name in _LENGTHS and len(node.expressions) == 1 and self._is_list(node.expressions[0]):
             name, spec = "array_length", FUNCTIONS["array_length"]
+        if name == "contains" and len(node.expressions) == 2 and self._is_list(node.expressions[0]):
+            name, spec = "list_contains", FUNCTIONS["list_contains"]
+        if name in _OF_SEVERAL and len(node.expressions) == 2 and (elements := _elements(node.expressions[1])) is not None:
+            return self._several(name, node.expressions[0], elements, at)
         if spec is None:
             kind = shipped_kinds().get(name, "unknown")
             reason = {
@@ -122,6 +135,13 @@ class Calls:
         if "s" in spec.kinds and "r" not in spec.kinds and not spec.unit:
             self._try_constants(name, values, kinds, at)
         return self._kept_short(name, out, values, at) if spec.text else out
+
+    def _several(self, name: str, values: exp.Expression, asked: Sequence[exp.Expression], at: exp.Expression) -> exp.Expression:
+        """Return whether a list has any or all of some constants, asked for one by one."""
+        if not asked or not all(isinstance(one, exp.Literal) for one in asked):
+            refuse(f"{name}()", "its second list must be of constants, written out", at, self.scope.where)
+        each = [call("list_contains", values.copy(), one.copy()) for one in asked]
+        return self.rewrite(exp.Paren(this=_OF_SEVERAL[name](*each, copy=False)))
 
     def _is_list(self, node: exp.Expression) -> bool:
         return isinstance(node, exp.Column) and family(self.scope.type_of(self.rewrite(node))) == "LIST"

@@ -81,6 +81,8 @@ class Rewriter:
             (exp.AtTimeZone, lambda node: self._call(call("timezone", node.args["zone"].copy(), node.this.copy()), at=node)),
             (exp.Bracket, self._bracket),
             (exp.Anonymous, self._call),
+            (exp.ArrayOverlaps, lambda node: self._call(call("list_has_any", node.this, node.expression), at=node)),
+            (exp.ArrayContainsAll, lambda node: self._call(call("list_has_all", node.this, node.expression), at=node)),
             (exp.Pow, lambda node: self._call(exp.Anonymous(this="power", expressions=[node.this, node.expression]))),
             (exp.Dot, self._qualified),
         ]

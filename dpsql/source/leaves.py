@@ -74,6 +74,7 @@ class Leaves:
         self.read: list[TableId] = []  # protected tables, each once
         self.lineages: dict[TableId, Lineage] = {}  # of those that are linked, and are not read as parents only
         self.public: list[TableId] = []
+        self.views: dict[TableId, str] = {}  # what they say
         self.filtered = False
         self.leaves: dict[str, list[tuple[str, str]]] = {}
         self.named: list[tuple[exp.Table, TableId]] = []

@@ -121,7 +121,8 @@ class Source:
     public_tables : tuple of TableId
         Tables joined on their key.
     unit : str or None
-        ``'__dp_unit'`` if the protected table has a privacy unit column, else None. Its values are equal if their bytes are.
+        ``__dp_unit`` if each row says whose it is: by the privacy unit column, or, in a local source of a table without one, by its
+        number; else None. Its values are equal if their bytes are.
     row : str or None
         ``'__dp_row'`` if the source has a join: the number of the protected table's row, so that a row which comes out more
         than once can be counted once. Rows of a linked table have none.
@@ -153,6 +154,8 @@ class Source:
     most : int or None
         Rows of one unit that the links allow, as a default for whoever bounds them; None without linked tables. It is no bound of
         what comes out: rows of a unit are bounded where they are counted, whatever this says.
+    views : str or None
+        What changes where a view that it reads comes to say something else; None without views.
 
     Notes
     -----
@@ -179,6 +182,7 @@ class Source:
     linked: tuple[TableId, ...] = ()
     most: int | None = None
     theirs: str | None = None
+    views: str | None = None
 
     @property
     def meets(self) -> bool:

@@ -187,7 +187,7 @@ class Analysis(Leaves):
         home = (entry.table.database, entry.table.schema)
         homes = (home,) if fold(home[1]) == "main" else (home, (home[0], "main"))
         inside = View(homes, where, (*view.stack, entry.table), view.depth + 1)
-        text = view_query(entry.sql, where)
+        text = self.views[entry.table] = view_query(entry.sql, where)
         tree = self.text(text, where)
         inner = self.query(tree, inside)
         agree(self.catalog.cursor, text, tree, where)  # before DuckDB binds the view: that may run what is in it

@@ -60,7 +60,7 @@ class Carried:
         columns : sequence of Column
             Without the generated ones.
         unit : str or None
-            Name of the privacy unit column.
+            Name of the privacy unit column; `ROW`: each row is a unit.
 
         Raises
         ------
@@ -68,7 +68,12 @@ class Carried:
             The privacy unit is gone, or of a type whose values have several forms.
         """
         carried: dict[str, exp.Expression] = {}
-        if unit is not None:
+        self.numbered = all(fold(name) != number_column(table) for name in stored)
+        number = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
+        if unit == ROW and self.numbered:
+            self.unit = number_column(table)
+            carried[UNIT] = number
+        elif unit is not None:
             column = next((c for c in columns if fold(c.name) == fold(unit)), None)
             if column is None:
                 raise ArgumentError("privacy_unit", unit, f"{table.text} has no stored column of that name any more")
@@ -76,9 +81,8 @@ class Carried:
                 raise ArgumentError("privacy_unit", unit, f"is {column.sql_type} in {table.text}; name a column that is {KINDS}")
             self.unit = column.name
             carried[UNIT] = unit_value(exp.Column(this=identifier(column.name), table=identifier(alias)), column.sql_type)
-        self.numbered = all(fold(name) != number_column(table) for name in stored)
         if self.numbered:
-            carried[ROW] = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
+            carried[ROW] = number.copy()
         self._origin[alias] = carried
 
     def begin_linked(self, alias: str, unit: str, value: exp.Expression, join: exp.Join) -> None:

@@ -24,6 +24,23 @@ def _named_not(node: exp.Expression | None) -> exp.Expression | None:
     return node
 
 
+def _respelled(node: exp.Expression) -> None:
+    """Write what DuckDB's parser makes one of in one way, which is not always how it writes views.
+
+    ``x = ANY (SELECT ...)`` becomes ``x IN (SELECT ...)``, ``x <> ALL (SELECT ...)`` NOT IN, SIMILAR TO regexp_full_match.
+    """
+    if isinstance(node, exp.SimilarTo):
+        node.replace(exp.Anonymous(this="regexp_full_match", expressions=[node.this, node.expression]))
+        return
+    query = node.expression.this.unnest()
+    negated = isinstance(node, exp.NEQ)
+    if not isinstance(query, exp.Query) or isinstance(node.expression, exp.All) != negated or node.parent is None:
+        return
+    member = exp.In(this=node.this, query=exp.Subquery(this=query))
+    member._meta = node._meta
+    node.replace(exp.Not(this=member) if negated else member)
+
+
 class _Marks(dict[str, Any]):
     """What a node is marked with, its place in the text above all: numbers and names, so that a copy is a shallow one.
 
@@ -41,11 +58,18 @@ class StrictDuckDB(DuckDB):
         """Return the trees of a text. A function whose name stands in quotes, as DuckDB itself writes "mode"(x), is one as any."""
         trees: list[exp.Expression | None] = super().parse(sql, **options)
         for tree in trees:
+            members: list[exp.Expression] = []
             for node in () if tree is None else tree.walk():
                 if node._meta:
                     node._meta = _Marks(node._meta)
                 if isinstance(node, exp.Anonymous) and isinstance(node.this, exp.Identifier) and _WORD.fullmatch(node.this.name):
                     node.set("this", node.this.name)
+                if isinstance(node, exp.EQ | exp.NEQ) and isinstance(node.expression, exp.Any | exp.All):
+                    members.append(node)
+                if isinstance(node, exp.SimilarTo):
+                    members.append(node)
+            for node in members:
+                _respelled(node)
         return trees
 
     class Parser(DuckDB.Parser):

@@ -144,7 +144,7 @@ class Planning(Asking):
     def bounding(self, *, selecting: bool) -> Bounding:
         """Return how rows of a unit are bounded; ``selecting``: whether groups are chosen by the number of their units."""
         bounds, aggregates = self._bounds(), self.asked.wanted
-        if self.protected.protection.privacy_unit is None:
+        if not self.protected.of_units:
             return bounds
         counting = dict.fromkeys(_counting(aggregate) for aggregate in aggregates)
         every = selecting or not aggregates or Counting() in counting
@@ -153,8 +153,8 @@ class Planning(Asking):
 
     def _bounds(self) -> Bounding:
         """Return how many rows of a unit count."""
-        protection, call = self.protected.protection, self.call.call
-        if protection.privacy_unit is None:
+        call = self.call.call
+        if not self.protected.of_units:
             for name in ("max_groups", "max_rows_per_group", "max_rows"):
                 if getattr(call, name) is not None:
                     raise ArgumentError(name, getattr(call, name), "every row is a unit of its own here; leave it out")
@@ -256,9 +256,10 @@ class Planning(Asking):
         # from here on: what dp_plan says, and the plan itself
         rows = self.protected.source.most_rows
         if rows is not None and bounding.max_rows == rows > protection.max_contributions and not call.learns_rows:
+            unit, learned = protection.privacy_unit, ", or 'auto' to learn how many"
+            one, learned = ("a row", "") if unit is None else (f"{protection.max_contributions} rows of a {unit}", learned)
             self.notes.append(
-                f"{protection.max_contributions} rows of a {protection.privacy_unit} can become {rows:,} in this FROM, and so many "
-                "count; fewer, with less noise: max_rows := n, or 'auto' to learn how many"
+                f"{one} can become {rows:,} in this FROM, and so many count; fewer, with less noise: max_rows := n{learned}"
             )
         if call.learns_rows and bounding.max_rows != 1:
             words = f"how many rows of a {protection.privacy_unit} count is learned first"
@@ -274,7 +275,7 @@ class Planning(Asking):
             other=() if groups is None else groups.other,
             lost=() if groups is None else tuple(dict.fromkeys((*groups.lost, *groups.strays))),
             partial=tuple(dict.fromkeys(self.partial)),
-            unit=protection.privacy_unit is not None,
+            unit=self.protected.of_units,
             max_rows=bounding.max_rows,
             max_groups=bounding.max_groups,
             max_rows_per_group=bounding.max_rows_per_group,
