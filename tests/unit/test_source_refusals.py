@@ -96,7 +96,7 @@ REFUSED = {
     "SELECT age FROM adult WHERE EXISTS (SELECT 1 FROM region)": "EXISTS",
     "SELECT age FROM adult WHERE code IN (SELECT code FROM region)": "IN (subquery)",
     "SELECT age FROM adult WHERE code NOT IN (FROM region SELECT code)": "IN (subquery)",
-    "SELECT age FROM adult WHERE code = ANY(SELECT code FROM region)": "ANY",
+    "SELECT age FROM adult WHERE code = ANY(SELECT code FROM region)": "IN (subquery)",
     "SELECT age FROM adult WHERE code < ALL(SELECT code FROM region)": "ALL",
     "SELECT ARRAY(SELECT age FROM adult) AS x FROM adult": "array()",
     "SELECT coalesce(age, (SELECT 1)) AS x FROM adult": "a scalar subquery",

@@ -8,7 +8,7 @@ from unit_local_statements import COLUMNS, PUBLIC
 
 from dpsql.errors import ArgumentError, DpsqlError, NotProtected, UnsupportedQuery
 from dpsql.session.settings import pin
-from dpsql.source.analysis import Source, analyse
+from dpsql.source.analysis import UNIT, Source, analyse
 
 
 @pytest.fixture(scope="module")
@@ -117,15 +117,28 @@ def test_refused_with_construct_and_way_out(con, text):
     [
         "SELECT DISTINCT kind FROM rowwise",
         "SELECT id, count(*) AS n FROM rowwise GROUP BY id",
-        "SELECT id FROM rowwise UNION ALL SELECT id FROM rowwise",
         "SELECT row_number() OVER (PARTITION BY id) AS r FROM rowwise",
         "SELECT a.id FROM rowwise a JOIN rowwise b USING (id)",
-        "SELECT r.id, l.w FROM rowwise r JOIN loose l ON r.kind = l.kind",
+        "SELECT id FROM rowwise UNION SELECT id FROM rowwise",
     ],
 )
 def test_without_a_privacy_unit_rows_are_not_combined(con, text):
     with pytest.raises(UnsupportedQuery, match="declare one: dp_protect.*privacy_unit := 'column'"):
         check(con, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "one"),
+    [
+        ("SELECT id FROM rowwise UNION ALL SELECT id FROM rowwise", 2, False),
+        ("SELECT r.id, l.w FROM rowwise r JOIN loose l ON r.kind = l.kind", 2, False),
+        ("SELECT id FROM rowwise WHERE kind IN (SELECT kind FROM loose)", 1, True),
+    ],
+)
+def test_without_a_privacy_unit_a_row_may_meet_public_ones(con, text, most, one):
+    source = check(con, text)
+    assert (source.unit, source.most_rows, source.one_per_unit) == (UNIT, most, one)
+    assert f'"rowid" AS "{UNIT}"' in source.sql
 
 
 def test_public_tables_alone_are_not_protected(con):
