@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import duckdb
 from sqlglot import exp
@@ -24,7 +25,9 @@ from dpsql.queries.bounds import Known, extent, narrowed
 from dpsql.queries.combinations import Combinations, Listed
 from dpsql.queries.declared import range_of_type
 from dpsql.queries.grains import grain_of, grain_of_part, may_be_null, searched
+from dpsql.queries.names import operands
 from dpsql.queries.naming import canonical, qualify
+from dpsql.queries.narrowing import is_between
 from dpsql.queries.universes import GRAINS, Universe, listing, step_universe
 from dpsql.source.catalog import Catalog
 from dpsql.source.expressions import Rewriter
@@ -189,6 +192,9 @@ class KeyValues:
         except NotListed:
             return None
 
+    def _of_type(self, column: exp.Column) -> Range:
+        return range_of_type(self._outline(column).sql_type)
+
     def _columns(self, keys: Sequence[exp.Expression]) -> None:
         """List the columns that have a list of values, and the timestamps of which keys see whole units only."""
         for name, universe in list(self.universes.items()):
@@ -197,6 +203,8 @@ class KeyValues:
             if not nodes:  # of WHERE alone
                 continue
             limited = replace(universe, range=extent(nodes[0], self.known))
+            if universe.sql_type == "TIMESTAMP" and is_between(self.condition, nodes[0], partial(extent, known=self._of_type)):
+                limited = replace(limited, nullable=False)
             values = listing(limited, "v")
             if values is None and universe.sql_type == "TIMESTAMP":
                 grains = [grain_of(node) for node in nodes]
@@ -230,7 +238,7 @@ class KeyValues:
             raise NotListed("a key depends on other rows")
         try:
             out = node.copy()
-            for child, atom_of in [(c, self._replaced(c)) for c in _children(out)]:
+            for child, atom_of in [(c, self._replaced(c)) for c in operands(out)]:
                 child.replace(atom_of)
         except NotListed:
             return self._part(node)
@@ -395,7 +403,7 @@ class KeyValues:
             same = [part for part in conditions if part and isinstance(part.this, exp.Column) and canonical(part.this) == own]
             return not any(self._decides(part) for part in same)
         # without a list: whether the condition itself lets nothing pass beyond the declared bounds
-        asked = extent(column, narrowed(self.condition, lambda node: range_of_type(self._outline(node).sql_type)))
+        asked = extent(column, narrowed(self.condition, self._of_type))
         return not universe.range.lower <= asked.lower <= asked.upper <= universe.range.upper
 
     def _tested(self, column: exp.Column) -> bool:
@@ -482,17 +490,6 @@ def _names(tree: exp.Expression) -> frozenset[str]:
 
 def _reference(atom: _Atom) -> exp.Expression:
     return exp.column(identifier(atom.name))
-
-
-def _children(node: exp.Expression) -> list[exp.Expression]:
-    """Return the operands of a node: expressions, without types, names and units."""
-    out = []
-    for child in node.iter_expressions():
-        if isinstance(child, exp.If):
-            out += [child.this, child.args["true"]]
-        elif not isinstance(child, exp.DataType | exp.Var | exp.Identifier | exp.Literal | exp.Null | exp.Boolean | exp.Interval):
-            out.append(child)
-    return out
 
 
 def _of_null(node: exp.Expression) -> bool:

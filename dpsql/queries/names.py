@@ -129,3 +129,14 @@ def shown_name(node: exp.Expression) -> str:
     if counts and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
         return "count_star()"
     return render(node)
+
+
+def operands(node: exp.Expression) -> list[exp.Expression]:
+    """Return the operands of a node: expressions, without types, names, units and constants; of CASE its conditions and values."""
+    out = []
+    for child in node.iter_expressions():
+        if isinstance(child, exp.If):
+            out += [child.this, child.args["true"]]
+        elif not isinstance(child, exp.DataType | exp.Var | exp.Identifier | exp.Literal | exp.Null | exp.Boolean | exp.Interval):
+            out.append(child)
+    return out

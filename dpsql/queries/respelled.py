@@ -18,6 +18,8 @@ _TRUNCATED = {(1, unit): unit for unit in INTERVALS} | {
     (60, "second"): "minute",
 }
 """Widths of buckets that begin where a unit of the calendar does."""
+_DIVIDED = {"hour": (24, "day"), "minute": (60, "hour"), "second": (60, "minute"), "month": (12, "year")}
+"""Units of which a larger one has so many: of widths that divide it a bucket begins where it does."""
 
 
 def respelled(
@@ -47,6 +49,8 @@ def respelled(
         if isinstance(node, exp.Pow) or called(node) is not None:
             return truncated
         kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
+        if isinstance(truncated, exp.Case) and kind != "TIMESTAMP" and not (kind and truncated.find(exp.Sub)):
+            return None  # a DATE has months alone
         return truncated if kind is None else exp.Cast(this=truncated, to=exp.DataType.build(kind, dialect="duckdb"))
 
     return keeping_names(tree, named, lambda tree: _zoned(tree).transform(lambda node: other(node) or node, copy=False))
@@ -117,7 +121,27 @@ def _other(node: exp.Expression) -> exp.Expression | None:
         width = interval_of(node.expressions[0])
         size = None if width is None else whole_of(width)
         if width is not None and size is not None:
-            unit = _TRUNCATED.get((size, str(width.args["unit"].name).lower().removesuffix("s")))
-            if unit is not None:
-                return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), node.expressions[1]])
+            named = str(width.args["unit"].name).lower().removesuffix("s")
+            unit = _TRUNCATED.get((size, named))
+            if unit is None:
+                return _divided(named, size, node.expressions[1])
+            return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), node.expressions[1]])
     return None
+
+
+def _divided(unit: str, size: int, moment: exp.Expression) -> exp.Expression | None:
+    """Return a bucket of so many units as the larger unit's beginning and a constant interval; None where it divides none."""
+    whole, larger = _DIVIDED.get(unit, (0, ""))
+    if size < 2 or whole % size or whole <= size:
+        return None
+    field = exp.Anonymous(this=unit, expressions=[moment.copy()])
+    if unit == "month":
+        field = exp.Paren(this=exp.Sub(this=field, expression=exp.Literal.number(1)))
+    place = exp.IntDiv(this=field, expression=exp.Literal.number(size))
+    start = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(larger), moment.copy()])
+    case = exp.Case(this=place)
+    for number in range(whole // size):
+        step = exp.Interval(this=exp.Literal.number(number * size), unit=exp.Var(this=unit.upper()))
+        then = exp.Add(this=start.copy(), expression=step) if number else start.copy()
+        case.append("ifs", exp.If(this=exp.Literal.number(number), true=then))
+    return case

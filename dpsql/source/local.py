@@ -23,7 +23,7 @@ from dpsql.source.layers import Rows, finish, outermost, plain, substituted
 from dpsql.source.leaves import View
 from dpsql.source.listing import Listing
 from dpsql.source.members import Members
-from dpsql.source.model import RESERVED, ROW, UNIT, TableId, fold, identifier, refuse
+from dpsql.source.model import RESERVED, UNIT, TableId, fold, identifier, refuse
 from dpsql.source.parse import parse_query, used
 from dpsql.source.relations import DEEPEST, Relation
 from dpsql.source.scope import Item, Scope
@@ -329,8 +329,7 @@ class LocalAnalysis(Listing):
             )
             for c in item.columns
         ]
-        alone = item.protected and self.unit_column(table) == ROW
-        return replace(item, alias=alias, node=out, columns=columns, one=alone)
+        return replace(item, alias=alias, node=out, columns=columns, one=item.protected and self.carried.of_rows)
 
     def _values(self, node: exp.Values, view: View) -> Relation:
         """Return VALUES as constants, one SELECT after another."""

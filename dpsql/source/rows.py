@@ -42,6 +42,7 @@ class Carried:
 
     def __init__(self) -> None:
         self.unit: str | None = None
+        self.of_rows = False  # whether each row is a unit
         self.numbered = False  # whether rows have a number: a column of that name may hide it
         self._origin: dict[str, dict[str, exp.Expression]] = {}  # of the protected table's alias: what they are there
         self._selects: list[exp.Select] = []
@@ -71,7 +72,7 @@ class Carried:
         self.numbered = all(fold(name) != number_column(table) for name in stored)
         number = exp.Column(this=identifier(number_column(table)), table=identifier(alias))
         if unit == ROW and self.numbered:
-            self.unit = number_column(table)
+            self.unit, self.of_rows = number_column(table), True
             carried[UNIT] = number
         elif unit is not None:
             column = next((c for c in columns if fold(c.name) == fold(unit)), None)

@@ -48,6 +48,7 @@ ANSWERED = (
     "SELECT cost FROM visits v WHERE ward NOT IN (SELECT f.floor FROM floors f WHERE f.floor > v.ward OR f.floor IS NULL AND v.ward = 2)",
     # positive, and partners
     "SELECT cost FROM visits WHERE visit IN (SELECT visit FROM labs) AND patient IN (SELECT patient FROM patients WHERE age > 0)",
+    "SELECT cost FROM visits WHERE visit = ANY (SELECT visit FROM labs)",
     "SELECT v.cost FROM visits v LEFT JOIN labs a USING (visit) WHERE a.visit IN (SELECT visit FROM procedures)",
     "SELECT v.cost FROM visits v ANTI JOIN labs a ON a.visit = v.visit AND a.value = v.ward",
     "SELECT v.cost FROM visits v SEMI JOIN labs a USING (visit) WHERE v.visit NOT IN (SELECT visit FROM procedures WHERE code = 'x' AND visit = v.visit)",
@@ -80,7 +81,6 @@ REFUSED = {
     "SELECT code FROM procedures WHERE visit NOT IN (SELECT visit FROM labs UNION ALL SELECT visit FROM visits)": "NULL",
     "SELECT ward FROM visits WHERE ward NOT IN (SELECT value FROM labs)": "other people",
     "SELECT cost FROM visits WHERE visit <> ALL (SELECT visit FROM labs)": "NOT IN",
-    "SELECT cost FROM visits WHERE visit = ANY (SELECT visit FROM labs)": "write IN",
     "SELECT cost FROM visits WHERE (visit, ward) NOT IN (SELECT visit, value FROM labs)": "NOT EXISTS",
     "SELECT cost FROM visits WHERE visit IN (SELECT visit FROM labs) OR ward = 1": "on its own",
     "SELECT cost FROM visits WHERE (visit IN (SELECT visit FROM labs)) IS NULL": "on its own",
