@@ -138,7 +138,8 @@ def _divided(unit: str, size: int, moment: exp.Expression) -> exp.Expression | N
     if unit == "month":
         field = exp.Paren(this=exp.Sub(this=field, expression=exp.Literal.number(1)))
     place = exp.IntDiv(this=field, expression=exp.Literal.number(size))
-    start = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(larger), moment.copy()])
+    truncated = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(larger), moment.copy()])
+    start = exp.Cast(this=truncated, to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
     case = exp.Case(this=place)
     for number in range(whole // size):
         step = exp.Interval(this=exp.Literal.number(number * size), unit=exp.Var(this=unit.upper()))

@@ -31,7 +31,7 @@ HEAD = (
     "# Who may ask a served database, and what: `dpsql analyst add|grant|list|revoke`, `dpsql publish`. Hashes of tokens, never a\n"
     "# token. It may be changed by hand, too, while the database is served; comments go when dpsql writes it again.\n"
 )
-State = tuple[int, int, int, int, int]
+State = tuple[int, int, int, int, int, int]
 """By what one sees that a file has changed: time, size, which file it is, and whose."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -126,7 +126,7 @@ def read(path: Path) -> tuple[Roster, State]:
 
 def state_of(about: os.stat_result) -> State:
     """Return by what one sees that a file has changed."""
-    return about.st_mtime_ns, about.st_size, about.st_ino, about.st_mode, about.st_uid
+    return about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino, about.st_mode, about.st_uid
 
 
 @contextmanager

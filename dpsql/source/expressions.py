@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from dpsql.algebra.parts import INTERVALS
+from dpsql.algebra.parts import INTERVALS, SPANS
 from dpsql.algebra.pieces import call, paren, try_cast
 from dpsql.source.calls import Calls
 from dpsql.source.functions import guard_temporal, not_zero
@@ -136,8 +136,28 @@ class Rewriter:
                 self._refuse(side)
         if isinstance(node, exp.DPipe):
             return self._call.joined("||", [self(node.this), self(node.expression)], node)
+        span = self._span(node)
+        if span is not None:
+            return self(span)
         left, right = self.alike(node, [self(node.this), self(node.expression)])
         return type(node)(this=paren(left), expression=paren(right))
+
+    def _span(self, node: exp.Binary) -> exp.Expression | None:
+        """Return ``a - b > INTERVAL 1 DAY`` as a number of microseconds, as DuckDB compares them: a month has 30 days there."""
+        for moments, other in (("this", "expression"), ("expression", "this")):
+            less, interval = node.args[moments].unnest(), interval_of(node.args[other])
+            unit = interval.args.get("unit") if interval is not None else None
+            size = SPANS.get(unit.name.lower().removesuffix("s")) if isinstance(unit, exp.Var) else None
+            if interval is None or size is None or not isinstance(less, exp.Sub) or (amount := whole_of(interval)) is None:
+                continue
+            if {self.scope.type_of(self(side)) for side in (less.this, less.expression)} - {"DATE"} != {"TIMESTAMP"}:
+                continue
+            asked = {moments: call("date_diff", exp.Literal.string("microsecond"), less.expression.copy(), less.this.copy())}
+            asked[other] = exp.Literal.number(abs(amount) * size)
+            if amount < 0:
+                asked[other] = exp.Neg(this=asked[other])
+            return type(node)(**asked)
+        return None
 
     def alike(self, node: exp.Expression, sides: list[exp.Expression]) -> list[exp.Expression]:
         """Return what is compared, dates as timestamps where one of them is one: as DuckDB does, which fails out of range."""

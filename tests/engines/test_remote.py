@@ -118,18 +118,36 @@ def test_changed_columns_are_refused_before_the_charge(tmp_path: Path) -> None:
             dpsql.remote(con, "people", engine="spark", url=sail.url(), relation=f"parquet:{tmp_path}").fetchall()
 
 
-@pytest.mark.parametrize("url", ["sc://host;token=abc", "sc://user:abc@host", "sc://host/;Authorization=abc", "sc://h?x=abc", "http://abc", "sc://host:15002/;other=abc"])
+@pytest.mark.parametrize("url", ["sc://host;token=abc", "sc://user:abc@host", "sc://host/;Authorization=abc", "sc://h?x=abc", "http://abc", "sc://host:15002/;other=abc", "sc://host/abc", "sc://host/;user_agent=token%3Dabc", "sc://host/;user_id=me:abc"])
 def test_no_url_with_credentials(url: str) -> None:
     with pytest.raises(ArgumentError) as refused:
         session.checked_url(url)
     assert "abc" not in str(refused.value) or url == "http://abc"
 
 
-@pytest.mark.parametrize("relation", ["parquet:s3a://KEY:abc@bucket/x", "parquet:/x?token=abc", "jdbc;password=abc"])
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "parquet:s3a://KEY:abc@bucket/x", "parquet:/x?token=abc", "jdbc;password=abc", "parquet:https://h/x?api_key=abc", "parquet:https://h/x?code=abc",
+        "parquet:https://h/x#access_token=abc", "parquet:https://u%3Aabc@h/x", "parquet:s3a://abc@bucket/x", "parquet:/x/token=abc/", "parquet:ftp://u:1/abc@h",
+    ],
+)
 def test_no_relation_with_credentials(relation: str) -> None:
     with pytest.raises(ArgumentError) as refused:
         session.check_relation(relation)
     assert "abc" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "parquet:/data/people", "parquet:s3a://bucket/x/day=2024-01-01/", "delta:abfss://container@account.dfs.core.windows.net/people",
+        "orc:hdfs://nn:8020/x y/z", "catalog.schema.people", "`odd;name?`.t", "parquet:file:///tmp/x",
+    ],
+)
+def test_addresses_without_credentials_pass(relation: str) -> None:
+    session.check_relation(relation)
+    assert session.checked_url("sc://h:15002/;use_ssl=true;user_agent=dpsql/1.0") == "sc://h:15002/;use_ssl=true;user_agent=dpsql/1.0"
 
 
 def test_the_token_goes_nowhere(con: duckdb.DuckDBPyConnection, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,14 @@ def expressions() -> dict[str, list[str]]:
         )
     ]
     found["functions"] = sorted({*calls, *extra})
+    found["spans"] = [
+        f"{x} - {y} {op} INTERVAL '{size} {unit}'" for x, y in (("d", "ts"), ("ts", "d"), ("ts", "ts"), ("ts", "CAST(s AS TIMESTAMP)"))
+        for op in ("<", ">=", "=") for size in (0, -3, 10000) for unit in ("second", "hour", "day", "month", "year")
+    ]
+    found["elements"] = [
+        t.format(v) for v in ("[5]", "[1, 2]", "[7, -1, 5]")
+        for t in ("list_has_any(l, {0})", "list_has_all(l, {0})", "l && {0}", "l @> {0}", "NOT array_has_any(l, {0})", "array_has_all(l, {0}) IS NULL")
+    ]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from dpsql.engines.remote import FORMATS, Described, changed, files_of
 from dpsql.engines.spark.faults import lost
 from dpsql.engines.spark.quiet import quiet
-from dpsql.engines.spark.translate.types import spark_type
+from dpsql.engines.spark.translate.types import spark_type, tried
 from dpsql.engines.spark.views import check_files, check_table
 from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 from dpsql.text.names import fold
@@ -180,7 +180,7 @@ def viewed(session: Any, relation: str, columns: Mapping[str, str]) -> str:
     listed = []
     # values that DuckDB has otherwise, or not at all, are brought into its form here: no later statement knows of them
     for name, sql_type in columns.items():
-        form = f"try_cast({{}} AS {spark_type(sql_type)})" if kinds[name] in _WHOLE else _FORMS.get(kinds[name], "{}")
+        form = tried("{}", spark_type(sql_type)) if kinds[name] in _WHOLE else _FORMS.get(kinds[name], "{}")
         listed.append(f"{form.replace('{}', quoted([name]))} AS {quoted([name])}")
     view = f"dpsql_{secrets.token_hex(8)}"
     frame.selectExpr(*listed).createOrReplaceTempView(view)

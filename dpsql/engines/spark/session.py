@@ -16,11 +16,13 @@ from dpsql.errors import ArgumentError, DpsqlError, EngineLost
 
 TOKEN = "DPSQL_SPARK_TOKEN"  # noqa: S105 -- the name of a variable
 """The environment variable with the token of a server; it is added to the url when it is used, and kept nowhere."""
-_URL = re.compile(r"sc://[A-Za-z0-9.-]+(:\d{1,5})?(/[^\s?#]*)?|sc://\[[0-9a-fA-F:]+\](:\d{1,5})?(/[^\s?#]*)?")
+_URL = re.compile(r"sc://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?(/(;\w+=[\w./ -]*)*)?")
+"""What passes may be written down: a host, and parameters whose values are plain words."""
 _HARMLESS = frozenset({"user_id", "use_ssl", "user_agent", "session_id"})
 """Parameters of a url that may be written down."""
 _SECRET = r"(token|passw\w*|pwd|secret|authorization|credential|api-?key|access_?key|signature|sig)\s*="  # noqa: S105 -- a pattern
-_HELD = (r"://[^/@\s]*:[^/@\s]*@", r"://[^/:@\s]+:(?!\d+(?:/|$))[^@\s]*@", rf"[;?&].*{_SECRET}")
+_FILES = re.compile(r"\w+:[^?#;%@]*|(\w+:)?(abfss?|wasbs?)://[A-Za-z0-9$-]{1,63}@[A-Za-z0-9.-]+(/[^?#;%@]*)?")
+"""Files whose address has no room for a credential: no parameters, and before @ the name of a container alone."""
 _CHANNEL = [("grpc.use_local_subchannel_pool", 1)]
 """A channel of each session's own: others wait before they try an address again that did not answer them."""
 RETRIES = 5
@@ -43,7 +45,7 @@ def checked_url(url: str) -> str:
     >>> checked_url("sc://spark.example:15002")
     'sc://spark.example:15002'
     """
-    shown = re.sub(r"//[^/]*@", "//...@", re.split(r"[;?#]", url)[0])
+    shown = re.sub(r"//[^/]*@", "//...@", re.split(r"(?<=[^/:])[/;?#]", url)[0])
     names = [part.partition("=")[0].strip().lower() for part in url.split(";")[1:] if part.strip()]
     if "@" in url or re.search(_SECRET, url, re.IGNORECASE):
         way = f"set the environment variable {TOKEN} for a token, and leave it out of the url, which is written to the books"
@@ -68,10 +70,11 @@ def check_relation(relation: str, argument: str = "relation") -> None:
     --------
     >>> check_relation("parquet:abfss://container@account.dfs.core.windows.net/people")
     """
-    if any(re.search(pattern, relation, re.IGNORECASE) for pattern in _HELD):
-        shown = re.split(r"//|[;?]", relation)[0] + "..."
+    of_files = re.match(r"\w+:", relation) is not None
+    if re.search(_SECRET, relation, re.IGNORECASE) or (of_files and not _FILES.fullmatch(relation)):
+        shown = re.split(r"\W", relation)[0] + "..."
         way = "give them to Spark (its configuration, a role of the machine), and leave them out of what is written to the books"
-        raise ArgumentError(argument, shown, f"holds credentials: {way}")
+        raise ArgumentError(argument, shown, f"holds credentials, or may (an address with one of ? # ; % @): {way}")
 
 
 def session(url: str) -> Any:

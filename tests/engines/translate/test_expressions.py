@@ -22,6 +22,11 @@ COMPARED = ("x = y", "x <> y", "x < y", "x <= y", "x > y", "x >= y", "x IS NOT D
             "CASE WHEN x < y THEN x ELSE y END", "CASE x WHEN y THEN 1 END", "if(x = y, x, y)", "x < y OR x IS NULL AND y IS NULL")  # fmt: skip
 NUMBERS = ("x + y", "x - y", "x * y", "-x", "x > 3", "x <= -1", "sign(x)", "x IN (1, 2, 5)", "CASE WHEN x > 0 THEN x ELSE 0 END", "coalesce(x, 7)")
 WHOLE = (*NUMBERS, "x // y", "x % y", "mod(x, y)", "x / y", "x // 5", "x % 7", "x * 1000", "x + 1", "7 - x", "abs(x)", "round(x)", "floor(x)", "ceil(x)", "x / 3", "x * 0.5", "x > 2.5")
+OVERFLOWING = (
+    "TRY_CAST(x AS TINYINT) > 0", "NOT (TRY_CAST(y AS SMALLINT) <= 5)", "TRY_CAST(x AS TINYINT) IN (5, 127)", "x * y > 0", "NOT (x + y <= 0)", "x - y < 0", "-x > 0", "abs(x) > 0",
+    "CASE WHEN x * x > 3 THEN 1 ELSE 0 END", "x * 2 = 4", "x + 1 BETWEEN 0 AND 9", "TRY_CAST(x AS DECIMAL(4,1)) > 1", "x * y IS NOT DISTINCT FROM y",
+)  # fmt: skip
+"""Conditions over what a type may not hold: they are not true, whatever an engine makes of the cast."""
 TO_NUMBERS = tuple(f"TRY_CAST(x AS {kind})" for kind in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"))
 TEXTS = (
     "lower(x)", "upper(x)", "lcase(x)", "ucase(y)", "length(x)", "len(x)", "strlen(x)", "bit_length(x)", "char_length(x)", "md5(x)", "sha256(x)", "contains(x, y)",
@@ -43,6 +48,7 @@ OF_DATES = tuple(f"{name}(x)" for name in (
 )  # fmt: skip
 
 CASES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    **{f"conditions over {kind}": ({"x": kind, "y": kind}, OVERFLOWING) for kind in (*INTEGERS, *DECIMALS[:4])},
     **{kind: ({"x": kind, "y": kind}, (*COMPARED, *WHOLE, *TO_NUMBERS, "TRY_CAST(x AS DOUBLE)", "TRY_CAST(x AS FLOAT)", "TRY_CAST(x AS VARCHAR)", "TRY_CAST(x * y AS DOUBLE)",
                                        "TRY_CAST(x AS BOOLEAN)", "TRY_CAST(x AS DECIMAL(4,1))", "TRY_CAST(x AS DECIMAL(18,3))")) for kind in INTEGERS},
     **{f"{a} {b}": ({"x": a, "y": b}, ("x + y", "x * y", "x - y", "x // y", "x % y", "x / y", "x < y", "greatest(x, y)", "coalesce(x, y)", "x = y")) for a, b in

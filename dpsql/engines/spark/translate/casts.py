@@ -28,6 +28,7 @@ from dpsql.engines.spark.translate.types import (  # fmt: skip
     of_type,
     refuse,
     spark_type,
+    tried,
 )
 
 WRITTEN = ("VARCHAR", "BOOLEAN", "DATE", *SIGNED, *UNSIGNED, WIDE)
@@ -112,7 +113,7 @@ def _whole(value: Typed, target: str, *, checked: bool) -> Typed:
         return replace(cast, narrow=narrow)
     if checked and target not in SIGNED:
         return of_type(f"CASE WHEN {value.sql} BETWEEN {least} AND {most} THEN CAST({value.sql} AS {kind}) END", target)
-    return of_type(f"try_cast({value.sql} AS {kind})", target)
+    return of_type(tried(value.sql, kind), target)
 
 
 def _exact(value: Typed, target: str) -> Typed:
@@ -123,8 +124,8 @@ def _exact(value: Typed, target: str) -> Typed:
             least, most = bounds(target)
             inside = f"{rounded} BETWEEN {least} AND {most}"
             return of_type(f"CASE WHEN {inside} THEN CAST({rounded} AS {spark_type(target)}) END", target)
-        return of_type(f"try_cast({rounded} AS {spark_type(target)})", target)
-    cast = of_type(f"try_cast({value.sql} AS {spark_type(target)})", target)
+        return of_type(tried(rounded, spark_type(target)), target)
+    cast = of_type(tried(value.sql, spark_type(target)), target)
     have, room = digits(value), digits(cast)
     kept = have is not None and room is not None and have[0] <= room[0] and have[1] <= room[1]
     return replace(cast, narrow=value.narrow or value) if kept else cast
@@ -140,7 +141,7 @@ def _rounded(value: Typed, target: str, *, checked: bool) -> str:
         return f"CASE WHEN {nearest} BETWEEN {least} AND {most} THEN CAST({nearest} AS {kind}) END"
     if target == "BIGINT" and checked:  # 2^63 passes for the largest BIGINT
         nearest = f"nullif({nearest}, CAST('9223372036854775808' AS DOUBLE))"
-    return f"try_cast({nearest} AS {kind})"
+    return tried(nearest, kind)
 
 
 def _nearest(value: Typed) -> str:

@@ -31,6 +31,7 @@ from dpsql.engines.spark.translate.types import (  # fmt: skip
     of_type,
     refuse,
     spark_type,
+    tried,
 )
 
 _TRY = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
@@ -130,7 +131,7 @@ def _whole(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
         return of_type(f"{_TRY[symbol]}({left.sql}, {right.sql})", kind)
     if right.constant and isinstance(right.value, int) and right.value > 0:
         return of_type(f"CAST(({left.sql} div {right.sql}) AS {spark_type(kind)})", kind)
-    return of_type(f"try_cast({_divided(left.sql, right.sql)} AS {spark_type(kind)})", kind)
+    return of_type(tried(_divided(left.sql, right.sql), spark_type(kind)), kind)
 
 
 def _divided(left: str, right: str) -> str:
@@ -177,7 +178,7 @@ def _narrow(value: Typed) -> str:
 def _decimal(symbol: str, left: Typed, right: Typed, kind: str) -> Typed:
     """Return exact decimal arithmetic: Spark rounds where 38 digits are too few, and then it is refused."""
     exact, _ = _exactly(symbol, left, right, "; CAST both to DOUBLE")
-    return of_type(f"try_cast({exact} AS {spark_type(kind)})", kind)
+    return of_type(tried(exact, spark_type(kind)), kind)
 
 
 def _exactly(symbol: str, left: Typed, right: Typed, way: str) -> tuple[str, tuple[int, int]]:

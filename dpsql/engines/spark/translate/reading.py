@@ -7,7 +7,7 @@ digits through alone, both read every such text alike.
 
 from __future__ import annotations
 
-from dpsql.engines.spark.translate.types import SIGNED, Part, Ranges, Typed, of_type, refuse, spark_type
+from dpsql.engines.spark.translate.types import SIGNED, Part, Ranges, Typed, of_type, refuse, spark_type, tried
 
 _DIGITS, _FIRST, _SIGNS, _POINT, _DASH = ((48, 57),), ((49, 57),), ((43, 43), (45, 45)), ((46, 46),), ((45, 45),)
 _WAYS = {
@@ -32,7 +32,7 @@ def read(value: Typed, target: str) -> Typed:
         return refuse(f"CAST({value.type} AS {target})")
     if not (_is_date(value.written) if target == "DATE" else _is_number(value.written, target)):
         refuse(f"CAST({value.type} AS {target})", f"the engines read texts by other rules; a plain one passes, as {way} reads")
-    return of_type(f"try_cast({value.sql} AS {spark_type(target)})", target)
+    return of_type(tried(value.sql, spark_type(target)), target)
 
 
 def _within(ranges: Ranges, allowed: Ranges) -> bool:

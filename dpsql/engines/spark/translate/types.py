@@ -95,6 +95,14 @@ def refuse(construct: str, reason: str = "") -> NoReturn:
     raise UnsupportedQuery(construct, f"{why}not on the list of what is computed on Spark: compute it in the lake, in a view there")
 
 
+def tried(sql: str, kind: str) -> str:
+    """Return a cast to a type of Spark, NULL where that does not hold the value: in a comparison, too.
+
+    DataFusion, on which Sail stands, compares ``try_cast(x AS TINYINT) > 0`` as x itself; behind NULLIF it leaves the cast alone.
+    """
+    return f"nullif(try_cast({sql} AS {kind}), NULL)"
+
+
 def spark_type(sql_type: str) -> str:
     """Return Spark's type that stands for one of DuckDB.
 
