@@ -154,6 +154,8 @@ from dpsql.text.spelled import plainly
 
 __all__ = ["UNIT", "OutputColumn", "Source", "TableId", "analyse", "find_table", "relation_columns"]
 
+_OF_PEOPLE = ("people", "privacy unit", "privacy_unit", "rowid", "file_row_number")
+"""Words of refusals because rows of several people would meet, or would be told apart by a column."""
 LONGEST = 200_000
 """A source may have this many characters."""
 
@@ -227,11 +229,10 @@ def analyse(
         _checked_text(text)
         try:
             return run(Analysis)
-        except (UnsupportedQuery, ArgumentError, NotProtected) as error:
+        except (UnsupportedQuery, ArgumentError, NotProtected):
             if not local:
                 raise
             # what is not row by row may still be unit-local
-            first = error
         try:
             return run(LocalAnalysis)
         except WithoutUnit as without:
@@ -239,8 +240,8 @@ def analyse(
             try:
                 return run(LocalAnalysis, lambda table: unit_column(table) or ROW)
             except (UnsupportedQuery, ArgumentError) as again:
-                # with a unit it would be refused all the same: then that is what is wrong with it
-                raise (first if str(again) == str(first) else without) from None
+                # where no rows of people meet, a unit would not help
+                raise (without if any(word in str(again) for word in _OF_PEOPLE) else again) from None
     except RecursionError:
         raise UnsupportedQuery("the nesting", "the text is nested too deeply; use fewer brackets or subqueries") from None
 

@@ -78,6 +78,20 @@ def test_rows_of_people_do_not_meet(con, text):
         asked(con, text)
 
 
+NOT_FOR_A_UNIT = {
+    "SELECT count(*) FROM r WHERE (home, p) IN (SELECT home, rank FROM homes)": r"write EXISTS \(SELECT",
+    "SELECT count(*) FROM r FULL JOIN homes USING (home)": "write protected LEFT JOIN public",
+    "SELECT count(*) FROM r ASOF JOIN homes ON age >= rank": "only JOIN, LEFT, RIGHT",
+    "SELECT count(*) FROM r WHERE age > ALL (SELECT rank FROM homes)": "as a condition of WHERE on its own",
+}
+
+
+@pytest.mark.parametrize("text", NOT_FOR_A_UNIT)
+def test_what_no_unit_would_help_says_what_does(con, text):
+    with pytest.raises(duckdb.Error, match=NOT_FOR_A_UNIT[text]):
+        asked(con, text)
+
+
 def test_a_column_that_hides_the_number_of_a_row(con):
     con.execute("CREATE TABLE hidden AS SELECT i // 10 AS ROWID, ['a', 'b'][1 + i % 2] AS home, i // 10 AS person FROM range(1000) x(i)")
     con.execute(PROTECT, ["hidden"])
