@@ -278,6 +278,22 @@ def excess(plan: QueryPlan, one: Counted, other: Counted, neighbors: str = "add_
     return found
 
 
+def moves(one: Readings, other: Readings) -> list[float]:
+    """Return, for each release, how far the counters of two readings of one plan are apart, compared to what it claims."""
+    pairs = zip(one.found, other.found, strict=True)
+    assert [plan for plan, _ in one.found] == [plan for plan, _ in other.found]
+    return [max(max(pair) for pair in excess(plan, first, second)) for (plan, first), (_, second) in pairs]
+
+
+def check_moves(one: Readings, other: Readings, questions: int) -> list[float]:
+    """Check that so many questions were read twice and that no counter moved by more than is claimed; return how far each did."""
+    found = moves(one, other)
+    assert len(found) == questions
+    for (plan, _), moved_by in zip(one.found, found, strict=True):
+        assert moved_by <= 1, plan.asked
+    return found
+
+
 def excess_before(plan: QueryPlan, one: Before, other: Before) -> list[float]:
     """Return, for each histogram before the counters, how the L1 distance of two readings compares to the rows that count of a unit.
 

@@ -13,7 +13,7 @@ import datetime as dt
 import math
 from dataclasses import dataclass
 
-from dpsql.algebra.parts import PARTS, UNITS, part_of
+from dpsql.algebra.parts import PARTS, SECONDS, UNITS, part_of
 from dpsql.algebra.ranges import DAY, INF, UNKNOWN, Range, as_sort
 
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -267,7 +267,7 @@ def shifted(value: Range, amount: int, unit: str) -> Range:
         return UNKNOWN
     months = {"month": 1, "quarter": 3, "year": 12}
     if unit not in months:
-        step = amount * {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}[unit]
+        step = amount * SECONDS[unit]
         spread = DAY if moved.sort == "instant" else 0.0  # a day of local time may have 25 hours
         return Range(moved.lower + step - spread, moved.upper + step + spread, moved.whole, moved.sort)
     low, high = _ends(moved)

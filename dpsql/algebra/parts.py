@@ -70,11 +70,10 @@ CLOCK = frozenset(name for name, part in PARTS.items() if part.clock)
 INTERVALS = {name: part.days for name, part in PARTS.items() if part.days and name == part.name}
 """Unit that a constant interval may have -> days of one of it, at most."""
 
-_SECONDS = {
-    "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 30 * 86_400, "quarter": 90 * 86_400,
-    "year": 360 * 86_400,
-}
-SPANS = {name: _SECONDS[name] * 1_000_000 for name in INTERVALS if name in _SECONDS}
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+"""Unit of one length, without a calendar -> seconds of one of it."""
+_COMPARED = SECONDS | {name: days * SECONDS["day"] for name, days in (("month", 30), ("quarter", 90), ("year", 360))}
+SPANS = {name: 1_000_000 * seconds for name, seconds in _COMPARED.items()}
 """Unit of a constant interval -> microseconds of one of it, where intervals are compared: months have 30 days."""
 
 

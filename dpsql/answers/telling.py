@@ -52,14 +52,13 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
     unit, most, source = protection.privacy_unit, protection.max_contributions, protected.source
     if not protected.of_units or source.one_per_unit or not heard(context):
         return
-    sentence = unit_rows.capped(unit, most) if query is None else query_words.bounding(query, unit)[0]
-    if query is None or unit is None:
-        comparable = unit is not None
+    if query is None:
+        sentence, comparable = unit_rows.capped(unit, most), True
     else:
-        most = query.max_rows or 0
+        sentence, most = query_words.bounding(query, unit)[0], query.max_rows or 0
         filtered = query.different or any(counted.filter is not None for counted in query.counting)
-        # a share is known of the bound that the table is protected with, over all of its rows
-        comparable = not filtered and most == protection.max_contributions
+        # a share is known of the bound that the table is protected with, over all of its rows; rows that are units all count
+        comparable = unit is not None and not filtered and most == protection.max_contributions
     share = ""
     if comparable:
         linked = bool(source.linked)

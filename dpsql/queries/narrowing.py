@@ -13,15 +13,16 @@ from sqlglot import exp
 from dpsql.algebra.moments import moment, time_of_day
 from dpsql.algebra.ranges import INF, TEMPORAL, Range, as_sort, hull, meet
 from dpsql.queries.naming import canonical
+from dpsql.source.joins import conjuncts
 
 Limits = dict[str, Range]
-_STEP = 0.5e-6
-"""Seconds: less than a moment is at least away from another one, by more than a number of seconds is rounded."""
 Extent = Callable[[exp.Expression], Range]
 
 _FLIPPED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NullSafeEQ: exp.NullSafeEQ}
 _OPPOSITE = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT, exp.NEQ: exp.EQ}
-
+_ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_STEP = 0.5e-6
+"""Seconds: less than a moment is at least away from another one, by more than a number of seconds is rounded."""
 _FAR = 3e12
 """Seconds from 1970 to moments that sources compute with (`dpsql.source.functions.guard_temporal`), almost."""
 
@@ -77,14 +78,9 @@ def is_between(condition: exp.Expression | None, column: exp.Column, extent: Ext
 
     ``extent``: range of an expression, as far as nothing is declared.
     """
-    parts = condition.flatten() if isinstance(condition, exp.And) else [condition]
-    name = canonical(column)
-    compared: list[Limits] = []
-    for part in (_bare(part) for part in parts if part is not None):
-        sides = [part.this, part.expression] if isinstance(part, exp.LT | exp.LTE | exp.GT | exp.GTE) else [part.this]
-        if isinstance(part, exp.Between) or len(sides) == 2:
-            compared += [limits_of(part, extent, "true")] if name in map(canonical, sides) else []
-    limit = _both(*compared).get(name)
+    # a comparison that is true has no NULL on either side
+    parts = () if condition is None else conjuncts(condition)
+    limit = _both(*(limits_of(part, extent, "true") for part in parts if isinstance(part, _ORDERED))).get(canonical(column))
     return limit is not None and limit.finite and max(abs(limit.lower), abs(limit.upper)) < _FAR
 
 
@@ -132,9 +128,8 @@ def _compared(kind: type[exp.Expression], node: exp.Expression, other: exp.Expre
     if kind in (exp.LT, exp.GT) and own.whole and bounds.whole and same:
         lower, upper = lower + 1, upper - 1
     elif kind in (exp.LT, exp.GT) and own.sort == "timestamp" and bounds.sort in ("date", "timestamp"):
-        bounds = as_sort(bounds, "timestamp")
-        lower = bounds.lower + _STEP if kind is exp.GT else -INF
-        upper = bounds.upper - _STEP if kind is exp.LT else INF
+        limit = as_sort(Range(lower, upper, False, bounds.sort), "timestamp")
+        return {canonical(node): replace(limit, lower=limit.lower + _STEP, upper=limit.upper - _STEP)}
     return {canonical(node): Range(lower, upper, False, "number" if bounds.sort == "integer" else bounds.sort)}
 
 

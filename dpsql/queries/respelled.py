@@ -43,15 +43,7 @@ def respelled(
     def other(node: exp.Expression) -> exp.Expression | None:
         if isinstance(node, exp.In) and (rows := _rows(node)):
             return exp.In(this=node.this, expressions=rows)
-        truncated = _other(node)
-        if truncated is None:
-            return truncation(node, kinds)
-        if isinstance(node, exp.Pow) or called(node) is not None:
-            return truncated
-        kind = kinds(node.expressions[1])  # which versions of DuckDB truncate to which type differs
-        if isinstance(truncated, exp.Case) and kind != "TIMESTAMP" and not (kind and truncated.find(exp.Sub)):
-            return None  # a DATE has months alone
-        return truncated if kind is None else exp.Cast(this=truncated, to=exp.DataType.build(kind, dialect="duckdb"))
+        return _other(node) or _bucket(node, kinds) or truncation(node, kinds)
 
     return keeping_names(tree, named, lambda tree: _zoned(tree).transform(lambda node: other(node) or node, copy=False))
 
@@ -117,16 +109,27 @@ def _other(node: exp.Expression) -> exp.Expression | None:
         unit = node.expressions[0]
         if isinstance(unit, exp.Literal) and unit.is_string and unit.name != unit.name.lower():
             return exp.Anonymous(this=node.this, expressions=[exp.Literal.string(unit.name.lower()), *node.expressions[1:]])
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "time_bucket" and len(node.expressions) == 2:
-        width = interval_of(node.expressions[0])
-        size = None if width is None else whole_of(width)
-        if width is not None and size is not None:
-            named = str(width.args["unit"].name).lower().removesuffix("s")
-            unit = _TRUNCATED.get((size, named))
-            if unit is None:
-                return _divided(named, size, node.expressions[1])
-            return exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit), node.expressions[1]])
     return None
+
+
+def _bucket(node: exp.Expression, kind_of: Callable[[exp.Expression], str | None]) -> exp.Expression | None:
+    """Return what ``time_bucket`` is in units of the calendar; None where it is none."""
+    if not isinstance(node, exp.Anonymous) or str(node.this).lower() != "time_bucket" or len(node.expressions) != 2:
+        return None
+    width, moment = interval_of(node.expressions[0]), node.expressions[1]
+    size = None if width is None else whole_of(width)
+    if width is None or size is None:
+        return None
+    unit, kind = str(width.args["unit"].name).lower().removesuffix("s"), kind_of(moment)
+    truncated = _TRUNCATED.get((size, unit))
+    if truncated is None:
+        bucket = _divided(unit, size, moment) if kind == "TIMESTAMP" or (kind, unit) == ("DATE", "month") else None
+    else:
+        bucket = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(truncated), moment])
+    if bucket is None or kind is None:
+        return bucket
+    # which versions of DuckDB truncate to which type differs
+    return exp.Cast(this=bucket, to=exp.DataType.build(kind, dialect="duckdb"))
 
 
 def _divided(unit: str, size: int, moment: exp.Expression) -> exp.Expression | None:

@@ -11,10 +11,11 @@ Privacy: none; the text alone. Both are answers that are paid for, and which gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from sqlglot import exp
 
+from dpsql.source.joins import conjuncts
 from dpsql.source.model import fold
 
 Protected = Callable[[exp.Table], bool]
@@ -102,7 +103,7 @@ def _where_lists(select: exp.Select, named: dict[str, exp.Expression], protected
     where = select.args.get("where")
     if where is None:
         return
-    for condition in list(_conjuncts(where.this)):
+    for condition in conjuncts(where.this):
         inner = condition.args.get("query") if isinstance(condition, exp.In) else None
         listed = inner.unnest() if isinstance(inner, exp.Expression) else None
         column = condition.this.unnest() if isinstance(condition, exp.In) else None
@@ -118,15 +119,6 @@ def _where_lists(select: exp.Select, named: dict[str, exp.Expression], protected
             _require(select, condition.copy())
             condition.replace(exp.true())
 
-
-def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
-    if isinstance(node, exp.And):
-        yield from _conjuncts(node.this)
-        yield from _conjuncts(node.expression)
-    elif isinstance(node, exp.Paren):
-        yield from _conjuncts(node.this)
-    else:
-        yield node
 
 
 def _require(select: exp.Select, condition: exp.Expression) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from dpsql.algebra.parts import SECONDS
 from dpsql.algebra.ranges import DAY, UNKNOWN, Range
 from dpsql.domains import sqltypes
 from dpsql.domains.attributes import OTHER_LABEL, Attribute
@@ -19,7 +20,7 @@ from dpsql.source.model import literal, quoted
 
 MOST_VALUES = 1_000_000
 """Values, combinations of values, and groups that are listed."""
-GRAINS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+GRAINS = {grain: SECONDS[grain] for grain in ("second", "minute", "hour", "day")}
 """Distance of the moments that stand for a column of timestamps, in seconds."""
 
 

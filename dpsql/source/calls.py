@@ -37,12 +37,11 @@ from dpsql.source.total import declare_call, declare_guarded
 from dpsql.source.tuples import TOGETHER, together
 
 _NOT_LISTED = "not on the list of what a source may compute; prepare the column in the table itself"
-_WEEKS = "date_diff('day', DATE '2000-01-03', d) // 14"
 _INSTEAD = {
     "age": "write date_sub('year', b, a), which counts the complete years from b to a, or date_diff, which counts their beginnings",
     "json_extract": JSON_WAY,
     "time_bucket": "answered of one day, week, month, quarter or year, and of seconds, minutes, hours or months that divide a "
-    f"minute, an hour, a day or a year; others are numbered by {_WEEKS}",
+    "minute, an hour, a day or a year; others are numbered by date_diff('day', DATE '2000-01-03', d) // 14",
     "unnest": f"it makes several rows of one: {LIST_WAY}; or name them "
     "(list_contains(l, 'a'), l[1]), or make a linked table of them",
 }

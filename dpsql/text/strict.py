@@ -58,17 +58,16 @@ class StrictDuckDB(DuckDB):
         """Return the trees of a text. A function whose name stands in quotes, as DuckDB itself writes "mode"(x), is one as any."""
         trees: list[exp.Expression | None] = super().parse(sql, **options)
         for tree in trees:
-            members: list[exp.Expression] = []
+            written: list[exp.Expression] = []
             for node in () if tree is None else tree.walk():
                 if node._meta:
                     node._meta = _Marks(node._meta)
                 if isinstance(node, exp.Anonymous) and isinstance(node.this, exp.Identifier) and _WORD.fullmatch(node.this.name):
                     node.set("this", node.this.name)
-                if isinstance(node, exp.EQ | exp.NEQ) and isinstance(node.expression, exp.Any | exp.All):
-                    members.append(node)
-                if isinstance(node, exp.SimilarTo):
-                    members.append(node)
-            for node in members:
+                compared = isinstance(node, exp.EQ | exp.NEQ) and isinstance(node.expression, exp.Any | exp.All)
+                if compared or isinstance(node, exp.SimilarTo):
+                    written.append(node)
+            for node in written:
                 _respelled(node)
         return trees
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from query_readings import NEIGHBOURS, Readings, excess, moved, priced, read_questions
+from query_readings import NEIGHBOURS, Readings, check_moves, moved, priced, read_questions
 
 from dpsql.estimates.measures import Measure
 from dpsql.measure import statement
@@ -39,11 +39,9 @@ def of_all() -> Readings:
 @pytest.mark.usefixtures("unrehearsed")
 def test_a_unit_moves_a_value_by_one(monkeypatch: pytest.MonkeyPatch, of_all: Readings, left_out: str) -> None:
     other = read(monkeypatch, left_out, of_all)
-    assert len(of_all.found) == len(other.found) == len(QUESTIONS)
+    check_moves(of_all, other, len(QUESTIONS))
     once = 0
-    for (plan, exact), (other_plan, other_exact) in zip(of_all.found, other.found, strict=True):
-        assert plan == other_plan
-        assert max(max(pair) for pair in excess(plan, exact, other_exact)) <= 1, plan.asked
+    for (plan, exact), (_, other_exact) in zip(of_all.found, other.found, strict=True):
         blocks = [measure for measure in plan.measures for _ in measure.lengths]
         if not plan.public:
             continue

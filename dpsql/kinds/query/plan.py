@@ -256,11 +256,10 @@ class Planning(Asking):
         # from here on: what dp_plan says, and the plan itself
         rows = self.protected.source.most_rows
         if rows is not None and bounding.max_rows == rows > protection.max_contributions and not call.learns_rows:
-            unit, learned = protection.privacy_unit, ", or 'auto' to learn how many"
-            one, learned = ("a row", "") if unit is None else (f"{protection.max_contributions} rows of a {unit}", learned)
-            self.notes.append(
-                f"{one} can become {rows:,} in this FROM, and so many count; fewer, with less noise: max_rows := n{learned}"
-            )
+            unit, one, fewer = protection.privacy_unit, "a row", "max_rows := n"
+            if unit is not None:
+                one, fewer = f"{protection.max_contributions} rows of a {unit}", f"{fewer}, or 'auto' to learn how many"
+            self.notes.append(f"{one} can become {rows:,} in this FROM, and so many count; fewer, with less noise: {fewer}")
         if call.learns_rows and bounding.max_rows != 1:
             words = f"how many rows of a {protection.privacy_unit} count is learned first"
             self.notes.append(f"{words}, at most {bounding.max_rows:,}: the noise is that of so many")

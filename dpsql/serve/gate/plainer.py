@@ -1,4 +1,4 @@
-"""DuckDB writes a tree back otherwise than people do: ``"mode"(x)``, ``list_value(1)``, ``= ANY(SELECT ...)``. Here as people do.
+"""DuckDB writes a tree back otherwise than people do: ``"mode"(x)``, ``list_value(1)``. Here as people do.
 
 dp_query reads what people write. A text is only changed where DuckDB's parser reads the very same tree of it.
 """
@@ -54,10 +54,6 @@ def _plainer(cursor: duckdb.DuckDBPyConnection, text: str) -> str:
 
 
 def _changed(node: exp.Expression) -> exp.Expression:
-    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
-        query = node.expression.this
-        query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.unnest())
-        return exp.In(this=node.this, query=query)
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous) and node.this.name == "main":  # DuckDB 1.x
         return _changed(node.expression)
     if not isinstance(node, exp.Anonymous):
