@@ -69,7 +69,7 @@ def reused(context: Context, source: ProtectedSource, call: QueryPurchase) -> Qu
         return call
     best: dict[str, tuple[float, Bounds]] = {}
     wanted = call.canonical()
-    for stored, _, parameters in held.stored(source, canonical_json(wanted["query"]["rows"])):
+    for stored, _, parameters in held.stored(source, [canonical_json(wanted["query"]["rows"])]):
         if any(parameters.get(key) != wanted.get(key) for key in _SAME):
             continue
         question = parameters.get("query")

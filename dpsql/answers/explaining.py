@@ -105,8 +105,8 @@ def _kept(context: Context, release: Release, query: QueryPlan) -> kept.Kept | N
         return None
     # the histogram may have been bought in another database than the one in use
     for database in context.databases():
-        rows = str(manifest["source"]), str(manifest["query"])
-        known = kept.estimate(context, database, *rows, most, linked=bool(manifest.get("linked")))
+        ledger = kept.ledger_in(context, database, str(manifest["source"]))
+        known = kept.estimate(context, ledger, str(manifest["query"]), most, linked=bool(manifest.get("linked")))
         if known is not None:
             return known
     return None

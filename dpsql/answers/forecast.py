@@ -324,7 +324,7 @@ def _capped(context: Context, protected: ProtectedSource, plan: Plan, by_number:
     if words is None or plan.units:
         return []
     linked, most = bool(protected.source.linked), protection.max_contributions
-    known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
+    known = kept.estimate(context, protected.ledger, protected.query, most, linked=linked)
     if known is not None:
         words += f", {known.said}"
     notes = [f"{words}; errors and noise are those of the counts of kept rows"]

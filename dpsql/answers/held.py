@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,6 +31,9 @@ from dpsql.session.instance import Context
 from dpsql.source.model import quoted
 from dpsql.text.bounded_json import load
 from dpsql.text.names import fold
+
+_Stored = tuple[str, str, dict[str, Any]]
+"""Name, operation and parameters of a stored release."""
 
 
 @dataclass(frozen=True)
@@ -98,23 +101,28 @@ def of_release(context: Context, release: Release) -> Held:
 
 def known(context: Context, source: ProtectedSource, call: QueryPurchase) -> tuple[Held, Asked] | None:
     """Return released numbers that already answer what is asked, at no smaller epsilon, and as what; None where there are none."""
+    ways = [replace(call, asked=asked) for asked in _ways(call)]
+    counted = any(_is_counted(source, way) for way in ways)
+    rows = [canonical_json(way.asked.canonical()["rows"]) for way in ways]
+    answers = stored(source, rows, source.key if counted else None)
+    for way in ways:
+        there = _known(context, source, way, answers)
+        if there is not None:
+            return there, way.asked
+    return None
+
+
+def _ways(call: QueryPurchase) -> Iterator[Asked]:
+    """Give the question of a purchase, in every way of asking it."""
     asked: Asked | None = call.asked
     while asked is not None:
-        there = _known(context, source, replace(call, asked=asked))
-        if there is not None:
-            return there, asked
+        yield asked
         asked = asked.written
-    return None
 
 
 def may_answer(call: QueryPurchase, question: object) -> bool:
     """Return whether a stored question has the keys and aggregates that are asked for, in one way of asking."""
-    asked: Asked | None = call.asked
-    while asked is not None:
-        if _holds(question, asked.canonical()):
-            return True
-        asked = asked.written
-    return False
+    return any(_holds(question, asked.canonical()) for asked in _ways(call))
 
 
 def _holds(question: object, wanted: Mapping[str, Any]) -> bool:
@@ -124,10 +132,8 @@ def _holds(question: object, wanted: Mapping[str, Any]) -> bool:
     return set(wanted["aggregates"]) <= set(question["aggregates"])
 
 
-def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> Held | None:
-    wanted = call.asked.canonical()
-    tables = source.key if _is_counted(source, call) else None
-    answers = stored(source, canonical_json(wanted["rows"]), tables)
+def _known(context: Context, source: ProtectedSource, call: QueryPurchase, answers: Sequence[_Stored]) -> Held | None:
+    wanted, counted = call.asked.canonical(), _is_counted(source, call)
     # what this call itself has bought comes before what is more accurate: asked again it gives the same
     for name, operation, parameters in sorted(answers, key=lambda one: not _is_its_own(call, wanted, one[2])):
         with suppress(ReleaseError, LedgerError, DpsqlError):
@@ -136,7 +142,7 @@ def _known(context: Context, source: ProtectedSource, call: QueryPurchase) -> He
                     release = drawing.of_ledger(context, source.ledger, name)
                     if release is not None:
                         return of_release(context, release)
-            elif _cheap_enough(call, parameters):
+            elif counted and _cheap_enough(call, parameters):
                 release = drawing.of_ledger(context, source.ledger, name) if _read_alike(source, name) else None
                 summed = None if release is None else _from_tables(context, source, call.asked, release)
                 if summed is not None:
@@ -180,9 +186,9 @@ def _is_counted(source: ProtectedSource, call: QueryPurchase) -> bool:
     return rows and bool(asked.wanted) and asked.rows == _whole(source)
 
 
-def stored(source: ProtectedSource, rows: str, tables: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+def stored(source: ProtectedSource, rows: Sequence[str], tables: str | None = None) -> list[_Stored]:
     """Return name, operation and parameters of the stored answers over these rows, and of the tables of a source."""
-    answers = []
+    answers: list[_Stored] = []
     for name, operation, text in source.ledger.stored(rows, tables):
         with suppress(ValueError):
             parameters = load(text)

@@ -34,30 +34,35 @@ class Kept(NamedTuple):
         return f"about {100 * self.share:.0f} % of all, or less where few have very many (by release {self.release!r})"
 
 
-def estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool = False) -> Kept | None:
+def estimate(context: Context, ledger: Ledger, query: str, most: int, *, linked: bool = False) -> Kept | None:
     """Estimate the share of rows that are kept; None where no histogram of rows per unit was bought, or it says nothing.
 
     Parameters
     ----------
-    database : str
-        Whose books the source is in.
-    source, query : str
-        The protected table and the relation, as the books call them. A histogram of the relation comes before one of the table.
+    ledger : Ledger
+        Of the protected table.
+    query : str
+        The relation, as the books call it. A histogram of it comes before one of the table.
     most : int
         max_contributions.
     linked : bool
         Whether the relation has rows of linked tables: then a histogram of the protected table says nothing of it.
     """
-    asked = ("kept", database, source, query, most, linked)
+    asked = ("kept", ledger.books.database, ledger.source, query, most, linked)
     if asked not in context.known:  # of many releases of one source once
-        context.known[asked] = _estimate(context, database, source, query, most, linked=linked)
+        context.known[asked] = _estimate(context, ledger, query, most, linked=linked)
     kept: Kept | None = context.known[asked]
     return kept
 
 
-def _estimate(context: Context, database: str, source: str, query: str, most: int, *, linked: bool) -> Kept | None:
-    books = Books(context.cursor, database)
-    if not books.exist():
+def ledger_in(context: Context, database: str, source: str) -> Ledger:
+    """Return the ledger of a table in the books of a database."""
+    return Ledger(Books(context.cursor, database), source, context.user, apart=context.analyst is not None)
+
+
+def _estimate(context: Context, ledger: Ledger, query: str, most: int, *, linked: bool) -> Kept | None:
+    books, source = ledger.books, ledger.source
+    if not ledger.may_have_bought("contributions"):
         return None
     rows = context.cursor.execute(
         f"SELECT release, query FROM ({books.releases()}) "  # noqa: S608
@@ -65,7 +70,7 @@ def _estimate(context: Context, database: str, source: str, query: str, most: in
         "ORDER BY (query = ?)::INTEGER DESC, charged_at DESC, release ASC",
         [source, query, query if linked else source, query],
     ).fetchall()
-    used = Ledger(books, source, context.user, apart=context.analyst is not None).used()
+    used = ledger.used()
     for name, relation in rows:
         if used is not None and name not in used:
             continue
@@ -108,5 +113,5 @@ def sentence(context: Context, database: str, bought: Release) -> str | None:
     if words is None:
         return None
     linked = bool(manifest.get("linked"))
-    known = estimate(context, database, str(manifest["source"]), str(manifest["query"]), most, linked=linked)
+    known = estimate(context, ledger_in(context, database, str(manifest["source"])), str(manifest["query"]), most, linked=linked)
     return words if known is None else f"{words}, {known.said}"

@@ -125,7 +125,7 @@ def _before(context: Context, source: ProtectedSource, call: QueryPurchase) -> Q
     """
     least = None if call.epsilon is None else parts(source, call)[1].epsilon
     tried = set()
-    for name, _, parameters in held.stored(source, canonical_json(call.asked.canonical()["rows"])):
+    for name, _, parameters in held.stored(source, [canonical_json(call.asked.canonical()["rows"])]):
         number = parameters.get("max_rows")
         if not isinstance(number, int) or parameters.get("epsilon", 0.0) < (least or 0.0):
             continue

@@ -64,7 +64,7 @@ def tell(context: Context, name: str, protected: ProtectedSource, query: QueryPl
         linked = bool(source.linked)
         known = None
         if context.analyst is None:  # that it is known says that somebody has asked how many rows units have
-            known = kept.estimate(context, protected.books.database, protected.key, protected.query, most, linked=linked)
+            known = kept.estimate(context, protected.ledger, protected.query, most, linked=linked)
         if known is not None:
             share = f", {known.said}"
         elif not linked or source.bare:

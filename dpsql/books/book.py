@@ -9,17 +9,18 @@ Privacy: None: the books hold no rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dpsql.accounting import Charge, Charges
 from dpsql.books.entries import FIELDS, charge_from_row
-from dpsql.books.hashes import follows, shown
+from dpsql.books.hashes import TEXTS, follows, shown, stored
 
 NAMES = (*FIELDS, "hash")
 LONG = frozenset({"query", "parameters", "plan", "versions"})
 """Columns that are not kept of entries that charge: they are most of a book, and are asked for by the name of a release."""
 _PLACE = {name: i for i, name in enumerate(NAMES)}
-_ACTION, _RELEASE, _ENTRY = (_PLACE[name] for name in ("action", "release", "entry"))
+_ACTION, _RELEASE, _ENTRY, _OPERATION = (_PLACE[name] for name in ("action", "release", "entry", "operation"))
 _COST = tuple(_PLACE[name] for name in ("rho", "epsilon", "delta", "events"))
 
 
@@ -55,6 +56,8 @@ class Book:
         self.mark = mark
         self._by_action: dict[Any, list[int]] = {}
         self._by_release: dict[Any, list[int]] = {}
+        self.operations: set[Any] = set()
+        """What kinds of calls have charged."""
         self._index(0)
         self._counted: tuple[dict[str, Charge], Charges, int] = ({}, Charges(), 0)
 
@@ -63,6 +66,7 @@ class Book:
             row = self.rows[place]
             self._by_action.setdefault(row[_ACTION], []).append(place)
             self._by_release.setdefault(row[_RELEASE], []).append(place)
+            self.operations.add(row[_OPERATION])
 
     def with_new(self, source: str, rows: Sequence[Sequence[Any]], mark: int) -> Book:
         """Return the book with entries after its last one, all columns of them given; ``mark`` is that of the new rows."""
@@ -73,6 +77,7 @@ class Book:
         made.rows = [*self.rows, *map(_brief, rows)]
         made._by_action = {action: [*places] for action, places in self._by_action.items()}
         made._by_release = {release: [*places] for release, places in self._by_release.items()}
+        made.operations = {*self.operations}
         made._index(len(self.rows))
         made._counted = self._counted
         return made
@@ -135,3 +140,51 @@ class Book:
 
 EMPTY = Book({}, (), holds=True, mark=0)
 """What is known of a book before it was read."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A book as a call has looked at it, and the entries that the call itself has appended since.
+
+    What is looked up here is as old as the look: what an entry is decided on is read in its own transaction, or holds because the
+    entry gets the number after `last`, which somebody else's would have.
+    """
+
+    book: Book
+    own: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def last(self) -> tuple[int, str | None]:
+        """Number and hash of the newest entry; 0 and None where there is none."""
+        return (int(self.own[-1]["entry"]), str(self.own[-1]["hash"])) if self.own else self.book.last
+
+    @property
+    def operations(self) -> set[Any]:
+        """What kinds of calls have charged."""
+        return self.book.operations | {entry.get("operation") for entry in self.own}
+
+    def with_own(self, entry: Mapping[str, Any]) -> Look | None:
+        """Return the look with an entry that was just appended; None where it has to be read as it stands there.
+
+        ``entry``: all that it says, by the names of columns; and the texts of what is none, as <name>_text.
+        """
+        if int(entry["entry"]) != self.last[0] + 1 or entry["action"] not in ("charge", "store"):
+            return None
+        try:
+            values = {name: stored(entry.get(name), FIELDS[name]) for name in TEXTS}
+        except ValueError:  # DuckDB rounds, or converts
+            return None
+        return Look(self.book, (*self.own, {**entry, **values}))
+
+    def look_up(
+        self, columns: Sequence[str], *, actions: Collection[str] = (), release: str | None = None, entry: int | None = None
+    ) -> list[tuple[Any, ...]] | None:
+        """Return what `Book.look_up` does, the call's own entries among it."""
+        rows = self.book.look_up(columns, actions=actions, release=release, entry=entry)
+        if rows is None:
+            return None
+        own = [
+            one for one in self.own
+            if (not actions or one["action"] in actions) and release in (None, one.get("release")) and entry in (None, one["entry"])
+        ]
+        return rows + [tuple(one.get(name) for name in columns) for one in own]

@@ -18,7 +18,7 @@ import duckdb
 
 from dpsql.books import files
 from dpsql.books.anchor import INTENT, WRITTEN, Anchor, Head
-from dpsql.books.book import EMPTY, LONG, NAMES, Book
+from dpsql.books.book import EMPTY, LONG, NAMES, Book, Look
 from dpsql.books.entries import (
     FIELDS,
     RESTORE,
@@ -38,6 +38,8 @@ _NOT_A_CONFLICT = (
 MOST_AT_ONCE = 2_000
 """New entries of a source that are checked in Python; for more of them DuckDB is faster."""
 _MOST_KNOWN = 8
+_FIRST = 1
+"""Place of the first column of an entry beside its mark."""
 _MARK = f"system.main.hash(system.main.hash({', '.join(NAMES)}))"
 """A number of a row. DuckDB mixes the hash of the last value in by XOR alone: without the second hash the XOR over all rows would
 be the same whichever row has which of these values."""
@@ -57,6 +59,7 @@ class Chain:
         self.owner = who if apart else ""  # whose releases are there; '': all
         self._table = books.table("ledger")
         self._book: Book | None = None  # while a block of `whole` runs
+        self._look: Look | None = None
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -74,20 +77,59 @@ class Chain:
         finally:
             self._book = None
 
+    def look(self) -> None:
+        """Read what is new of a book that this process knows, for what is asked of it from now on: one statement instead of many.
+
+        To be called again wherever others may have written and it matters before an entry is decided on: after waiting for a lock,
+        or a reading. A book that is not known yet is asked one thing at a time.
+        """
+        self._look = None
+        known = _known.get((self.books.database, self.source), EMPTY)
+        if not known.rows or self._book is not None or not self.books.exist():
+            return
+        try:
+            book = self._continued(known)
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:  # said by what is asked next
+            return
+        self._look = None if book is None else Look(book)
+
+    def may_have_bought(self, operation: str) -> bool:
+        """Return whether something may have been charged by a kind of call: false where the book was looked at and has none."""
+        return self.books.exist() and (self._look is None or operation in self._look.operations)
+
+    def _continued(self, known: Book) -> Book | None:
+        """Return a known book with the entries after its last one; None where that is not, or no more, the one that is known."""
+        query = f"SELECT {_MARK}, {', '.join(NAMES)} FROM {self._table} WHERE source = ? AND entry >= ?"  # noqa: S608
+        result = self.books.cursor.execute(query, [self.source, known.last[0]])
+        types = {str(name): str(kind) for name, kind, *_ in result.description[1:]}
+        rows = sorted(result.fetchall(), key=lambda row: int(row[_FIRST + NAMES.index("entry")]))
+        # its hash is of all entries before it
+        if types != known.types or not rows or rows[0][_FIRST + NAMES.index("hash")] != known.last[1]:
+            return None
+        new = rows[1:]
+        book = known.with_new(self.source, [row[_FIRST:] for row in new], reduce(xor, (row[0] for row in new), 0))
+        return self._kept(book) if book.holds else None
+
+    def _kept(self, book: Book) -> Book:
+        """Keep a book that holds for the calls of this process."""
+        place = (self.books.database, self.source)
+        if book is not _known.get(place):
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[place] = book
+        return book
+
     def _read(self) -> Book:
         """Return the book: what is known of it, if that is still what stands there, and what is new."""
-        place = (self.books.database, self.source)
-        known = _known.get(place, EMPTY)
+        known = _known.get((self.books.database, self.source), EMPTY)
         book = self._with_new(known) if known.rows else None
         if book is None:
             book = self._with_new(EMPTY)
         if book is None:
             book = self._long()
-        if book.holds and book.rows and book is not known:
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            _known[place] = book
-        return book
+        return self._kept(book) if book.holds and book.rows else book
 
     def _with_new(self, known: Book) -> Book | None:
         """Return a book with what is new; None where the known part is another one now, or too much is new to be read here."""
@@ -187,8 +229,9 @@ class Chain:
         return Head(self.source, str(hash_at(1)), entry, str(newest), hash_at)
 
     def _last(self) -> tuple[int, str | None]:
-        if self._book is not None:
-            return self._book.last
+        known = self._book or self._look
+        if known is not None:
+            return known.last
         with reading(self.source):
             row = self.books.cursor.execute(
                 f"SELECT system.main.max(entry), system.main.arg_max(hash, entry) FROM {self._table} WHERE source = ?",  # noqa: S608
@@ -198,8 +241,9 @@ class Chain:
 
     def _newest(self) -> tuple[int, str | None, Path | None]:
         """Return the number and hash of the newest entry, and the book's anchor."""
-        if self._book is not None:
-            return *self._book.last, self.anchor()
+        known = self._book or self._look
+        if known is not None:
+            return *known.last, self.anchor()
         anchored = "system.main.arg_max(parameters, entry) FILTER (WHERE action = 'anchor')"
         newest = f"system.main.max(entry), system.main.arg_max(hash, entry), {anchored}"
         with reading(self.source):
@@ -215,9 +259,10 @@ class Chain:
 
         Of a column in `TEXTS`, <column>_text is what DuckDB writes of it.
         """
-        known = None if self._book is None else self._book.look_up(columns, actions=actions, release=release, entry=entry)
-        if known is not None:
-            return known
+        known = self._book or self._look
+        rows = None if known is None else known.look_up(columns, actions=actions, release=release, entry=entry)
+        if rows is not None:
+            return rows
         listed = [f"{name.removesuffix('_text')}::VARCHAR" if name.endswith("_text") else name for name in columns]
         conditions, values = ["source = ?"], [self.source]
         if actions:
@@ -229,15 +274,16 @@ class Chain:
             conditions.append(f"entry = {entry:d}")
         query = f"SELECT entry, {', '.join(listed)} FROM {self._table} WHERE {' AND '.join(conditions)}"  # noqa: S608
         with reading(self.source):
-            rows = self.books.cursor.execute(query, values).fetchall()
-            return [tuple(row[1:]) for row in sorted(rows, key=lambda row: int(row[0]))]  # sooner than DuckDB
+            read = self.books.cursor.execute(query, values).fetchall()
+            return [tuple(row[1:]) for row in sorted(read, key=lambda row: int(row[0]))]  # sooner than DuckDB
 
     def _append(
         self, decide: Callable[[], Mapping[str, Any] | None], anchor: Path | None = None, *, few: bool = False
     ) -> dict[str, Any] | None:
         """Append what ``decide`` returns on the newest books; decide again if another session was faster.
 
-        ``few``: it asks for a few entries, which take as long however long the book is; else the book is read as a whole.
+        ``few``: it asks for a few entries, which take as long however long the book is, or which the call has looked at: then
+        nothing is read, and the entry's number is taken if anybody has written since. Else the book is read as a whole.
 
         Returns
         -------
@@ -272,17 +318,17 @@ class Chain:
                 # another session has written this number: decide on its books; unless the disk is what failed
                 except (duckdb.ConstraintException, duckdb.TransactionException) as error:
                     reason = first_line(error)
-                    rollback(cursor)
+                    self._undo()
                     if any(text in reason for text in _NOT_A_CONFLICT):
                         raise self._unwritten(reason, committing) from None
                 except duckdb.InterruptException:
-                    rollback(cursor)
+                    self._undo()
                     raise
                 except duckdb.Error as error:
-                    rollback(cursor)
+                    self._undo()
                     raise self._unwritten(first_line(error), committing) from None
                 except BaseException:
-                    rollback(cursor)
+                    self._undo()
                     raise
                 else:
                     if noted is not None:
@@ -292,6 +338,10 @@ class Chain:
                     return entry
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
+
+    def _undo(self) -> None:
+        rollback(self.books.cursor)
+        self._look = None
 
     def _forgotten(self) -> LedgerError:
         database = self.books.database
@@ -335,8 +385,9 @@ class Chain:
             f"INSERT INTO {self._table} ({', '.join(NAMES)}) SELECT {', '.join(f'?::{kind}' for kind in FIELDS.values())}, ?",
             [*given, hashed],
         )
-        self._book = None  # it has one entry more now
         made = {**values, **{f"{name}_text": texts[name] for name in TEXTS}, "hash": hashed}
+        looked = self._look if self._book is None else Look(self._book)
+        self._book, self._look = None, None if looked is None else looked.with_own(made)  # it has one entry more now
         if path is None:
             return made, None
         head = self._head()

@@ -181,19 +181,20 @@ class Ledger(Linked):
         """Return action, contents and hash of the entries about a release, in order; who uses it does not matter."""
         return self._rows(["action", "contents", "hash"], actions=("charge", "store", "fail", "refund"), release=release)
 
-    def stored(self, holding: str, tables_of: str | None = None) -> list[tuple[str, str, str]]:
-        """Return release, operation and parameters of stored answers whose parameters hold a text, and of the tables of a source.
+    def stored(self, holding: Sequence[str], tables_of: str | None = None) -> list[tuple[str, str, str]]:
+        """Return release, operation and parameters of stored answers whose parameters hold one of some texts, or of its tables.
 
         The oldest come first. An analyst sees those that she has uses of.
         """
+        texts = {f"text{place}": text for place, text in enumerate(dict.fromkeys(holding))}
+        holds = " OR ".join(f"system.main.contains(parameters, ${name})" for name in texts)
         query = (
             f"SELECT entry, release, operation, parameters FROM {self._table} WHERE source = $source AND action = 'charge' "  # noqa: S608
-            "AND (operation = 'query' AND system.main.contains(parameters, $holding) "
-            "OR operation = 'marginals' AND query = $tables) "
+            f"AND (operation = 'query' AND ({holds}) OR operation = 'marginals' AND query = $tables) "
             f"AND release IN (SELECT release FROM {self._table} WHERE source = $source AND action = 'store')"
         )
         with reading(self.source):
-            values = {"source": self.source, "holding": holding, "tables": tables_of}
+            values = {"source": self.source, "tables": tables_of, **texts}
             rows = self.books.cursor.execute(query, values).fetchall()
             used = self.used() if rows else None
             rows = sorted((row for row in rows if used is None or row[1] in used), key=lambda row: int(row[0]))

@@ -55,10 +55,17 @@ class Books:
 
     def exist(self) -> bool:
         """Return whether this database has books."""
-        if self._found:
-            return True
-        self._found = self._has("ledger")
+        if not self._found:
+            self._found = (self._key in self._known and self._answer()) or self._has("ledger")
         return self._found
+
+    def _answer(self) -> bool:
+        """Return whether books that were there are there still: sooner than asking the catalog, and an error where they are not."""
+        try:
+            self.cursor.execute(f"SELECT 1 FROM {self.table('ledger')} LIMIT 0").fetchall()  # noqa: S608 -- quoted
+        except duckdb.CatalogException:
+            return False
+        return True
 
     def _has(self, table: str) -> bool:
         query = (
@@ -202,6 +209,28 @@ class Books:
         )
         with reading(f"database {self.database}"):
             return [(str(source), str(action), str(said)) for source, action, said in self.cursor.execute(query).fetchall()]
+
+    def survey(self, *actions: str) -> tuple[list[str], list[tuple[str, str, str]], dict[str, Remote]]:
+        """Return `budgets`, what was `said` by these actions, and `remotes`, by one statement where the books have all of it."""
+        if not self.exist():
+            return [], [], {}
+        ledger = self.table("ledger")
+        query = (
+            f"SELECT 's', source, NULL, NULL, NULL, NULL FROM (SELECT DISTINCT source FROM {ledger}) UNION ALL "  # noqa: S608
+            f"SELECT 'a', source, action, parameters, NULL, entry FROM {ledger} "
+            f"WHERE action IN ({', '.join(map(literal, actions))}) UNION ALL "
+            f"SELECT 'r', source, engine, url, relation, NULL FROM {self.table('remotes')}"
+        )
+        try:
+            with reading(f"database {self.database}"):
+                rows = self.cursor.execute(query).fetchall()
+        except LedgerError:  # an older version's books, or edited ones, of which each part says what is wrong
+            return self.budgets(), self.said(*actions), self.remotes()
+        parts: dict[str, list[tuple[str, ...]]] = {"s": [], "a": [], "r": []}
+        for kind, source, *said, _ in sorted(rows, key=lambda row: (str(row[1]), row[5] or 0)):
+            parts[kind].append((str(source), *map(str, said)))
+        remotes = {source: Remote(*place) for source, *place in parts["r"]}
+        return [source for source, *_ in parts["s"]], [(source, action, told) for source, action, told, _ in parts["a"]], remotes
 
     def sources_of(self, release: str) -> list[str]:
         """Return the sources on whose ledgers a release was charged; one, but for an edited book."""

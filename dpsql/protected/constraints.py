@@ -33,9 +33,11 @@ class Constraints:
     ----------
     cursor : DuckDB cursor
     table : TableId
+    catalog : Catalog, optional
+        What a call has looked up.
     """
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, table: TableId) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, table: TableId, catalog: Catalog | None = None) -> None:
         self._cursor, self._table = cursor, table
         self.rules: list[Rule] = []
         """CHECK constraints that are rules, with names of columns as they are written there."""
@@ -43,7 +45,7 @@ class Constraints:
         """CHECK constraints that say what no rule may say."""
         self.widened: set[str] = set()
         """Columns whose bounds are no doubles, and so the next ones that are, outside of them."""
-        catalog = Catalog(cursor, foreign={})
+        catalog = catalog or Catalog(cursor, foreign={})
         for text in catalog.checks(table):
             try:
                 self.rules.append(stored(text))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dpsql.engines.remote import Remote
-from dpsql.protected.booked import books_of
+from dpsql.protected.booked import books_of, remotes_in
 from dpsql.protected.files import NamedFiles
 from dpsql.protected.seen import seen_by
 from dpsql.session.instance import Context
@@ -12,14 +11,6 @@ from dpsql.source.listed import Functions
 from dpsql.text.names import fold
 
 __all__ = ["books_of", "catalog_of", "named_files", "remotes_in"]
-
-
-def remotes_in(context: Context, database: str) -> dict[str, Remote]:
-    """Return where the rows are of the tables of a database that have none here, by their keys; looked up once in a call."""
-    remotes: dict[str, Remote] | None = context.known.get(("remotes", database))
-    if remotes is None:
-        remotes = context.known["remotes", database] = books_of(context, database).remotes()
-    return remotes
 
 
 def named_files(context: Context) -> NamedFiles:
@@ -37,5 +28,6 @@ def catalog_of(context: Context) -> Catalog:
     catalog = context.known.get("catalog")
     if not isinstance(catalog, Catalog):
         functions = context.instance.remembered.setdefault("functions", Functions())
-        catalog = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context), context.foreign())
+        tables = context.instance.remembered.setdefault("tables", {})
+        catalog = context.known["catalog"] = Catalog(context.cursor, functions, seen_by(context), context.foreign(), tables)
     return catalog

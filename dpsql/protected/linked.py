@@ -72,10 +72,12 @@ def check_lineages(context: Context, lineages: Iterable[Lineage]) -> None:
     LedgerError
         The books were edited.
     """
+    listed = tuple(lineages)
+    if not listed:
+        return
     known = context.known.items()
     books = {name: value for name, value in known if name == "call" or (isinstance(name, tuple) and name[0] == "books")}
     now = replace(context, known=books)
-    listed = tuple(lineages)
     catalog_of(now).look_up(table.name for lineage in listed for hop in lineage.hops for table in (hop.child, hop.parent))
     for lineage in listed:
         if any(other.hops[-len(lineage.hops) :] == lineage.hops for other in listed if len(other.hops) > len(lineage.hops)):

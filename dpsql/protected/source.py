@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import sqlglot
@@ -84,6 +84,8 @@ def protection_of(context: Context, table: TableId) -> tuple[Ledger, Protection 
     if ledger_and_contract is None:
         ledger = ledger_of(context, table)
         known = ledger.source in sources_in(context, ledger.books.database)
+        if known:
+            ledger.look()
         ledger_and_contract = context.known["protection", table] = (ledger, ledger.protection() if known else None)
     return ledger_and_contract
 
@@ -103,6 +105,7 @@ class ProtectedSource:
     """The ways up of the linked tables that it reads."""
     remote: Remote | None = None
     """Where the rows of its table are, where that is not here: then its table here is empty."""
+    catalog: Catalog | None = field(default=None, compare=False, repr=False)  # what the call has looked up of tables
 
     def check_rows_here(self, call: str) -> None:
         """Refuse a source whose rows are elsewhere, for a call that reads them as they are.
@@ -222,7 +225,7 @@ class ProtectedSource:
     def constraints(self) -> dict[str, Constraints]:
         """What the schema says of the tables whose columns are copied, as the books call them. Privacy: no row is read."""
         homes = {self.home_of(column): column.home or self.source.table for column in self.source.columns}
-        return {name: Constraints(self.books.cursor, table) for name, table in homes.items()}
+        return {name: Constraints(self.books.cursor, table, self.catalog) for name, table in homes.items()}
 
     def by_constraint(self, column: OutputColumn) -> Attribute | None:
         """Return the domain that CHECK constraints of its table give a column that copies one."""
@@ -368,7 +371,7 @@ def table_alone(context: Context, table: TableId) -> ProtectedSource | None:
         public_tables=(), unit=None, row=None, bare=True, named=table, tables=(table,),
         linked=() if lineage is None else (table,), most=None if lineage is None else lineage.most * contract.max_contributions,
     )
-    return _over_links(context, ProtectedSource(source, ledger, contract))
+    return _over_links(context, ProtectedSource(source, ledger, contract, catalog=catalog_of(context)))
 
 
 def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
@@ -427,7 +430,7 @@ def _resolved(context: Context, text: str, *, local: bool) -> ProtectedSource:
     # the contract was known to the analysis; an analyst may still be shut out of this table
     ledger = consulted[source.table]
     check_open(context, ledger.books.database, ledger.source)
-    return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, contract)))
+    return _elsewhere(context, _over_links(context, ProtectedSource(source, ledger, contract, catalog=catalog_of(context))))
 
 
 def _elsewhere(context: Context, protected: ProtectedSource) -> ProtectedSource:

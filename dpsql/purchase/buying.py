@@ -20,7 +20,7 @@ from dpsql.protected.columns import spelled
 from dpsql.protected.linked import key_of
 from dpsql.protected.source import ProtectedSource, own_ledger, resolve
 from dpsql.purchase import failures, uses
-from dpsql.purchase.measuring import measure, switch_off_unsound, versions
+from dpsql.purchase.measuring import WRITTEN, measure, switch_off_unsound, versions
 from dpsql.purchase.uses import Asked
 from dpsql.release import costs, identity
 from dpsql.release import store as release
@@ -74,7 +74,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
         # whoever stored it, the file is shown only if it is the one that the ledger names
         path = identity.path_of(store, identifier_, purchase.charge["hash"])
         release.publish(identity.draft_of(path, str(purchase.contents)), path)
-        return release.read(context.cursor, path, str(purchase.contents), purchase.plan)
+        return release.read(context.cursor, path, str(purchase.contents), purchase.plan, context.known.pop(WRITTEN, None))
 
 
 def _use(context: Context, protected: ProtectedSource, purchase: Purchase, asked: Asked, call: BuyingCall) -> None:
@@ -106,9 +106,11 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
     for one another, too.
     """
     if protected.plain and protected.ledger.stopped() is None:
+        protected.ledger.look()  # another call may have come to an end while this one waited
         yield
         return
     with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
+        protected.ledger.look()
         _record_failures(context, protected)
         _check_not_stopped(protected)
         yield
@@ -143,6 +145,7 @@ def _record_failures(context: Context, protected: ProtectedSource) -> None:
     place = (protected.books.database, protected.key)
     store = context.store(place[0])
     for note in failures.noted(store, place[1]):
+        protected.ledger.look()
         purchase = protected.ledger.purchase(note.release)
         if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
             protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed
@@ -163,13 +166,14 @@ def _bought(
     """Charge, unless an earlier call has, then measure and store."""
     name = asked.release
     release.check_store(context, store, protected.books.database)
-    purchase = protected.ledger.purchase(name)  # as it is now: another call may have come to an end while this one waited
+    purchase = protected.ledger.purchase(name)
     fresh = purchase is None
     if purchase is None:
         wanted = asked.wanted or request(context, protected, call)
         _check(context, protected, store, wanted, call)
         purchase = _charge(context, protected, store, name, wanted)
     else:
+        check_same(protected, purchase, call)
         _use(context, protected, purchase, asked, call)
     if purchase.status != "charged":
         return purchase

@@ -35,6 +35,9 @@ from dpsql.running.progress import Progress
 from dpsql.session.instance import Context
 from dpsql.session.settings import sound_plans
 
+WRITTEN = "written"
+"""Where a call's context has what it has stored last."""
+
 
 @cache
 def _own_version() -> str:
@@ -53,6 +56,7 @@ def versions() -> dict[str, str]:
 
 def in_force(protected: ProtectedSource, name: str) -> Purchase:
     """Return a purchase as the books have it now."""
+    protected.ledger.look()
     purchase = protected.ledger.purchase(name)
     if purchase is None:
         raise ReleaseError(f"release {name!r} is not charged; nothing is read")
@@ -104,7 +108,8 @@ def measure(
         if not protected.plain:
             note.write(path.parent)
         try:
-            contents = _store(context, protected, purchase, plan, path, progress, members)
+            written = _store(context, protected, purchase, plan, path, progress, members)
+            contents = None if written is None else written.contents
             state.close()  # what follows looks at what is there now
             if interruption.stopping():  # asked for before the outcome is known to anybody: there is none
                 release.remove_leftovers(path)
@@ -133,6 +138,7 @@ def measure(
         now = in_force(protected, name)
         if now.contents != contents:
             identity.draft_of(path, contents).unlink(missing_ok=True)
+    context.known[WRITTEN] = written
     return now
 
 
@@ -191,8 +197,8 @@ def _store(
     path: Path,
     progress: Progress,
     members: Universe | None,
-) -> str | None:
-    """Write a draft with fresh noise and return the hash of its contents; None where that failed, whatever the reason.
+) -> release.Written | None:
+    """Write a draft with fresh noise and return it; None where that failed, whatever the reason.
 
     From here on anything can depend on rows or on noise: what DuckDB raises, memory, the size of a file, the method's own errors.
     """

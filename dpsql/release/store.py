@@ -20,7 +20,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,34 @@ _LISTED = 1 << 20  # integers of a release that lists what it holds
 
 
 @dataclass(frozen=True)
+class Written:
+    """What was written to a draft: its SHA-256, the manifest, and the integers in order, those of sparse releases with places.
+
+    ``short``: it is kept until its call has answered, which need not read it back from the file.
+    """
+
+    contents: str
+    text: str
+    flat: IntArray
+    values: tuple[str, ...]
+    places: IntArray | None
+
+    @property
+    def short(self) -> bool:
+        """Whether there are few integers, each listed by itself."""
+        return len(self.flat) <= _LISTED_INLINE and self.places is None
+
+
+@dataclass(frozen=True)
 class Release:
-    """A stored release: its manifest and where its file is."""
+    """A stored release: its manifest and where its file is.
+
+    ``written``: what this call has written to the file, which is not read again then.
+    """
 
     path: Path
     manifest: Mapping[str, Any]
+    written: Written | None = field(default=None, compare=False, repr=False)
 
     @property
     def identifier(self) -> str:
@@ -111,6 +134,8 @@ class Release:
     def statistics(self, cursor: duckdb.DuckDBPyConnection) -> Statistics:
         """Read the released integers back, shaped by the plan."""
         plan = self.plan
+        if self.written is not None:
+            return as_statistics(plan, self.written.flat, self.manifest["total"], self.written.values, None, self.refinement)
         self._check_size(cursor)
         columns = "n, value" if plan.valued else "n, tbl, cell" if plan.sparse else "n"
         query = f"SELECT {columns} FROM {parquet(self.path)} ORDER BY tbl ASC, cell ASC"  # noqa: S608
@@ -209,10 +234,10 @@ def write(
     values: Sequence[str] = (),
     places: IntArray | None = None,
     refinement: Refinement | None = None,
-) -> str:
-    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk; return a SHA-256.
+) -> Written:
+    """Write released integers (with values or places) and manifest to a draft of ``path``, complete and on disk.
 
-    `publish` shows it, once the ledger knows this hash.
+    `publish` shows it, once the ledger knows the hash of its contents.
     """
     lengths = np.asarray([flat.size], np.int64) if plan.valued else resolved(plan, refinement).lengths
     table = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
@@ -241,7 +266,7 @@ def write(
         if rows is None:
             with contextlib.suppress(duckdb.Error):  # as after an interruption: the cursor is closed soon
                 cursor.unregister(name)
-    return contents
+    return Written(contents, text, np.asarray(flat, dtype=np.int64), tuple(values) if plan.valued else (), places)
 
 
 def _inline(table: AnyIntArray, cell: IntArray, flat: IntArray, values: Sequence[str] | None) -> str | None:
@@ -287,7 +312,11 @@ def remove_leftovers(path: Path) -> None:
 
 
 def read(
-    cursor: duckdb.DuckDBPyConnection, path: Path, contents: str | None = None, plan: Mapping[str, Any] | None = None
+    cursor: duckdb.DuckDBPyConnection,
+    path: Path,
+    contents: str | None = None,
+    plan: Mapping[str, Any] | None = None,
+    written: Written | None = None,
 ) -> Release:
     """Open a stored or exported release.
 
@@ -295,6 +324,8 @@ def read(
     ----------
     contents, plan
         What the ledger knows of a release that was bought here: the SHA-256 of its counts, and what was measured.
+    written : Written, optional
+        What this call has written to the file.
 
     Raises
     ------
@@ -306,7 +337,9 @@ def read(
             f"{path} is not there: the release store was moved or cleaned; restore it from a backup, or "
             "name the store that it is in: dpsql.load(con, store='folder')"
         )
-    release = Release(path, _manifest(cursor, path))
+    if written is not None and not (written.short and written.contents == contents):
+        written = None
+    release = Release(path, _manifest(cursor, path) if written is None else load(written.text), written)
     if release.manifest.get("format") != FORMAT:
         raise ReleaseError(
             f"{path} is not a dpsql release of format {FORMAT} (found: {str(release.manifest.get('format'))[:40]!r}); "

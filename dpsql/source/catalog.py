@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -58,6 +60,14 @@ AND database_name = $database AND schema_name = $schema AND table_name = $name O
 _ENUMS = """
 SELECT database_name, schema_name, type_name, labels FROM system.main.duckdb_types() WHERE logical_type = 'ENUM'
 """
+_PLAIN = re.compile(
+    r"BOOLEAN|U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\)|VARCHAR|BLOB|UUID|DATE|TIME|INTERVAL"
+    r"|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?|ENUM\(.*\)",
+    re.DOTALL,
+)
+"""Types whose names say all there is to know of a column but its collation, which the text of its table says."""
+_MOST_KEPT = 1_000
+T = TypeVar("T")
 LAKE_TABLES = "ducklake_"
 """How the tables of a DuckLake's catalog begin, which is a database that can be attached by itself: small inserts lie in them."""
 REACHED = ("ducklake", "postgres")
@@ -99,6 +109,8 @@ class Catalog:
         What whoever asks may name; None: everything.
     foreign : mapping of str to str, optional
         The types of the attached databases that are not DuckDB's own; None: they are looked up.
+    tables : dict, optional
+        What follows from the text of a table, by what `entries` gives of it, kept from call to call.
     """
 
     def __init__(
@@ -107,9 +119,11 @@ class Catalog:
         functions: Functions | None = None,
         seen: Seen | None = None,
         foreign: Mapping[str, str] | None = None,
+        tables: dict[Row, dict[str, Any]] | None = None,
     ) -> None:
         self.cursor = cursor
         self._foreign = foreign
+        self._tables = {} if tables is None else tables
         self.seen = seen
         self._functions = functions or Functions()
         self._function_lists: tuple[frozenset[str], frozenset[str]] | None = None
@@ -226,20 +240,52 @@ class Catalog:
 
     def columns(self, table: TableId) -> list[Described]:
         """Return the stored columns of a table or file."""
-        return self.describe(f"SELECT * FROM {table.sql}")  # noqa: S608 -- quoted by TableId
+        return self._kept(table, "columns", lambda: self.describe(f"SELECT * FROM {table.sql}"))  # noqa: S608 -- quoted by TableId
+
+    def _kept(self, table: TableId, what: str, look: Callable[[], T]) -> T:
+        """Return what follows from the text that the catalog shows of a table, looked up once for each text.
+
+        The table's number stands beside the text, and no other table of the process gets it. Both are looked at again after what
+        is kept, so that it is of this text and not of one that came between. A type by a name of its own, or with others inside,
+        may have a collation that no text shows.
+        """
+        row = self._row(table)
+        if row is None:
+            return look()
+        kept = self._tables.get(row, {})
+        if what in kept:
+            known: T = kept[what]
+            return known
+        value = look()
+        columns = self.describe(f"SELECT * FROM {table.sql}")  # noqa: S608 -- quoted by TableId
+        if all(_PLAIN.fullmatch(column.sql_type) for column in columns) and self._row(table, again=True) == row:
+            if len(self._tables) >= _MOST_KEPT:
+                self._tables.clear()
+            self._tables[row] = {**kept, what: value}
+        return value
+
+    def _row(self, table: TableId, *, again: bool = False) -> Row | None:
+        """Return what the catalog shows of a table that was looked up; None of what was not: a view, a file."""
+        place = (fold(table.name), "table")
+        if table.is_file or place not in self._named:
+            return None
+        rows = _rows(self.cursor, _FIND["table"], {"names": [place[0]]}) if again else self._named[place]
+        return next((row for row in rows if row[:3] == (table.database, table.schema, table.name)), None)
 
     def collated(self, table: TableId) -> set[str]:
         """Return the columns of a table that have a collation, of their own or inside. The statement is not run."""
-        if table in self._collated:
-            return self._collated[table]
+        if table not in self._collated:
+            self._collated[table] = self._kept(table, "collated", partial(self._look_collated, table))
+        return self._collated[table]
+
+    def _look_collated(self, table: TableId) -> set[str]:
         query = f"SELECT * FROM {table.sql} WHERE false"  # noqa: S608 -- quoted by TableId
         row = self.cursor.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [query]).fetchone()
         plan = json.loads(row[0]) if row else {"error": True}
         if plan.get("error"):
             raise ArgumentError("source", table.text, f"DuckDB cannot show its types: {plan.get('error_message')}")
         listed = plan["plans"][0]["expressions"]
-        self._collated[table] = {str(node["alias"]) for node in listed if is_collated(node["return_type"])}
-        return self._collated[table]
+        return {str(node["alias"]) for node in listed if is_collated(node["return_type"])}
 
     def keys(self, table: TableId) -> list[list[str]]:
         """Return the columns of each PRIMARY KEY and UNIQUE constraint and of each UNIQUE INDEX of a table."""
@@ -276,7 +322,7 @@ class Catalog:
             return []
         if table not in self._constrained:
             where = {"database": table.database, "schema": table.schema, "name": table.name}
-            self._constrained[table] = _rows(self.cursor, _CONSTRAINTS, where)
+            self._constrained[table] = self._kept(table, "constraints", lambda: _rows(self.cursor, _CONSTRAINTS, where))
         return self._constrained[table]
 
     def enum_labels(self, parts: list[str], homes: list[tuple[str, str]]) -> list[str] | None:

@@ -30,7 +30,7 @@ class Query(Measurer):
         heavy = None if above is None else f"({above[1]} LIMIT 0)"
         reader = reader_of(context, protected)
         with binding(), public_groups(reader, query, empty=True) as table:
-            for text in [*(above or ())[:1], *statements(protected, query, table, fresh_salt(), heavy)]:
+            for text in statements(protected, query, table, fresh_salt(), heavy):
                 reader.bind(text)
 
     def check_types(self, context: Context, protected: ProtectedSource, plan: Plan) -> None:
