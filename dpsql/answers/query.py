@@ -204,6 +204,8 @@ def _bought(context: Context, read_query: Read, sources: list[list[ProtectedSour
         every = zip(chain.from_iterable(sources), chain.from_iterable(wanted), strict=True)
         for name in sorted({_bucket(source, call) for source, call in every}):
             locks.enter_context(context.instance.lock(name))
+        for source in chain.from_iterable(sources):
+            source.ledger.look()
         return _parts(context, read_query, sources, wanted, progress)
 
 

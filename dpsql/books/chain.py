@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
 import threading
 import time
@@ -44,6 +45,9 @@ _MARK = f"system.main.hash(system.main.hash({', '.join(NAMES)}))"
 """A number of a row. DuckDB mixes the hash of the last value in by XOR alone: without the second hash the XOR over all rows would
 be the same whichever row has which of these values."""
 _writing = threading.Lock()  # saves retries within a process; what is right does not depend on it
+_written: dict[tuple[str, str], int] = {}
+"""The last time that this process has written to a book, or tried to, as a number: nobody else may write while it is open here."""
+_times = itertools.count(1)
 _known: dict[tuple[str, str], Book] = {}
 """Books that hold, as they were read last. Nothing but their being equal to what stands there is relied on, so it does not matter
 which state of which database they were read from, nor who wrote since."""
@@ -60,6 +64,8 @@ class Chain:
         self._table = books.table("ledger")
         self._book: Book | None = None  # while a block of `whole` runs
         self._look: Look | None = None
+        self._looked_at = 0  # as in `_written`
+        self._place = (books.database, source)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -81,10 +87,14 @@ class Chain:
         """Read what is new of a book that this process knows, for what is asked of it from now on: one statement instead of many.
 
         To be called again wherever others may have written and it matters before an entry is decided on: after waiting for a lock,
-        or a reading. A book that is not known yet is asked one thing at a time.
+        or a reading. Where nobody in this process has, the look is as it was; to what is written by SQL a call is blind until it
+        decides. A book that is not known yet is asked one thing at a time.
         """
-        self._look = None
-        known = _known.get((self.books.database, self.source), EMPTY)
+        written = _written.get(self._place, 0)
+        if self._look is not None and self._looked_at == written:
+            return
+        self._look, self._looked_at = None, written
+        known = _known.get(self._place, EMPTY)
         if not known.rows or self._book is not None or not self.books.exist():
             return
         try:
@@ -114,16 +124,15 @@ class Chain:
 
     def _kept(self, book: Book) -> Book:
         """Keep a book that holds for the calls of this process."""
-        place = (self.books.database, self.source)
-        if book is not _known.get(place):
+        if book is not _known.get(self._place):
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
-            _known[place] = book
+            _known[self._place] = book
         return book
 
     def _read(self) -> Book:
         """Return the book: what is known of it, if that is still what stands there, and what is new."""
-        known = _known.get((self.books.database, self.source), EMPTY)
+        known = _known.get(self._place, EMPTY)
         book = self._with_new(known) if known.rows else None
         if book is None:
             book = self._with_new(EMPTY)
@@ -331,6 +340,8 @@ class Chain:
                     self._undo()
                     raise
                 else:
+                    if entry is not None:
+                        self._wrote()
                     if noted is not None:
                         _confirm(*noted)
                     if entry is not None and before is not None and not before.written_since():
@@ -339,8 +350,13 @@ class Chain:
             time.sleep(random.uniform(0, 0.002 * (attempt + 1)))  # noqa: S311 -- spreads retries; no privacy in it
         raise LedgerError(f"the ledger of {self.source} is busy: {_TRIES} tries failed, the last with: {reason}; repeat the call")
 
+    def _wrote(self) -> None:
+        """Note an entry, once it is committed. A look that has it is one of now: its number was free."""
+        self._looked_at = _written[self._place] = next(_times)
+
     def _undo(self) -> None:
         rollback(self.books.cursor)
+        self._wrote()  # it may be there: a commit can fail late
         self._look = None
 
     def _forgotten(self) -> LedgerError:

@@ -127,7 +127,10 @@ class _Writing:
         raise NotImplementedError
 
     def _write(self) -> None:
-        self.ledger._append(self._decide)
+        try:
+            self.ledger._append(self._decide)
+        finally:
+            self.own._wrote()
         if self._noted is not None:
             anchor, head = self._noted
             anchor.append(WRITTEN, head)

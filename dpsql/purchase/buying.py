@@ -60,6 +60,7 @@ def buy(context: Context, call: BuyingCall, progress: Progress) -> Release:
     interruption.about(lambda: _interrupted(context, protected, identifier_))
     with context.instance.lock(identifier_):
         store = context.store(protected.books.database)
+        protected.ledger.look()  # another call may have come to an end while this one waited
         _record_failures(context, protected)
         purchase = protected.ledger.purchase(identifier_)
         if purchase is not None:
@@ -106,7 +107,6 @@ def _one_at_a_time(context: Context, protected: ProtectedSource) -> Iterator[Non
     for one another, too.
     """
     if protected.plain and protected.ledger.stopped() is None:
-        protected.ledger.look()  # another call may have come to an end while this one waited
         yield
         return
     with context.instance.lock(f"reading {protected.books.database} {protected.key}"):
@@ -145,7 +145,6 @@ def _record_failures(context: Context, protected: ProtectedSource) -> None:
     place = (protected.books.database, protected.key)
     store = context.store(place[0])
     for note in failures.noted(store, place[1]):
-        protected.ledger.look()
         purchase = protected.ledger.purchase(note.release)
         if note.instance != context.instance.key and purchase is not None and purchase.charge["hash"] == note.charge:
             protected.ledger.mark(note.release, "fail")  # of a reading whose process died, or whose database was closed

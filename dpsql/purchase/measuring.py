@@ -164,7 +164,8 @@ def _public_facts(context: Context, protected: ProtectedSource, plan: Plan, name
         raise ReleaseError(f"release {name!r} is charged, nothing was read yet: the call {large}; then the same call finishes it")
     try:
         catalog_of(context).check_functions(again=True)  # once more: another thread may have registered one
-        switch_off_unsound(context.cursor, protected)  # once more, too: it is a setting of the whole database
+        if protected.source.meets:  # else the reading looks whether it may be planned so
+            switch_off_unsound(context.cursor, protected)  # once more, too: it is a setting of the whole database
         if context.known.pop(("bound", name), None) != plan:  # else it was bound just before the charge
             measures.bind(context, protected, plan)
         return measures.universe(context, protected, plan)

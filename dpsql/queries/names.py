@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import duckdb
 from sqlglot import exp
@@ -11,6 +10,9 @@ from sqlglot import exp
 from dpsql.source.model import fold
 from dpsql.source.parse import render
 from dpsql.text.strict import IS_NOT
+
+_MOST_NAMES = 4_096
+_names: dict[str, str | None] = {}
 
 
 def canonical(node: exp.Expression, *, unqualified: bool = False) -> str:
@@ -69,10 +71,14 @@ def keeping_names(
 
 
 def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression], str]:
-    """Return what gives an expression the name that DuckDB gives it as an item, by DuckDB's own parser. Nothing is bound or run."""
+    """Return what gives an expression the name that DuckDB gives it as an item, by DuckDB's own parser. Nothing is bound or run.
 
-    @cache
+    A text has one name in a process.
+    """
+
     def name(text: str) -> str | None:
+        if text in _names:
+            return _names[text]
         try:
             row = cursor.execute(
                 "SELECT system.main.json_deserialize_sql(system.main.json_serialize_sql(?::VARCHAR))", [f"SELECT {text}"]
@@ -81,7 +87,9 @@ def duckdb_names(cursor: duckdb.DuckDBPyConnection) -> Callable[[exp.Expression]
             raise
         except duckdb.Error:
             return None
-        return None if row is None else str(row[0]).removeprefix("SELECT ")
+        if len(_names) >= _MOST_NAMES:
+            _names.clear()
+        return _names.setdefault(text, None if row is None else str(row[0]).removeprefix("SELECT "))
 
     return lambda node: name(render(_as_written(node))) or shown_name(node)
 
